@@ -1,0 +1,311 @@
+//! The messages between a host and an engine.
+
+use crate::{Arm, Backend, Decode, Device};
+use niah::PromptVariant;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use ts_rs::TS;
+
+/// Host → engine, one JSON object a line. Closing the pipe ends the engine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum Request {
+    /// First message: which protocol the host speaks. Answered by [`Event::Hello`] or [`Event::Failed`].
+    Hello {
+        /// [`crate::VERSION`] of the host.
+        protocol: u32,
+    },
+    /// Loads a pack. Answered by [`Event::Loaded`] or [`Event::Failed`].
+    Load {
+        /// Pack folder.
+        pack: PathBuf,
+        /// Tensor library.
+        backend: Backend,
+        /// Device.
+        device: Device,
+        /// Arms that will be asked for, so that a missing part is found before the first trial.
+        arms: Vec<Arm>,
+    },
+    /// Answers one prompt with one arm. Answered by [`Event::Done`], [`Event::Cancelled`] or [`Event::Failed`].
+    Trial(Trial),
+    /// Gives up the trial that is running, at the next token or layer.
+    Cancel,
+}
+
+/// One prompt for one arm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Chosen by the host; comes back with the result.
+    pub id: String,
+    /// Arm.
+    pub arm: Arm,
+    /// Text before the chat template, already in its variant.
+    pub prompt: String,
+    /// The variant, which decides whether the chat template is applied.
+    pub variant: PromptVariant,
+    /// Decode loop.
+    pub decode: Decode,
+    /// First positions that are never evicted.
+    pub sink: usize,
+    /// Last positions that are never evicted.
+    pub window: usize,
+    /// Most tokens to generate.
+    pub max_new_tokens: usize,
+}
+
+/// Engine → host, one JSON object a line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum Event {
+    /// Who the engine is.
+    Hello(Hello),
+    /// The pack is in memory.
+    Loaded(LoadedPack),
+    /// A trial goes on.
+    Progress {
+        /// The trial.
+        id: String,
+        /// What it is doing.
+        stage: Stage,
+        /// Tokens generated so far.
+        tokens: usize,
+    },
+    /// A trial is done.
+    Done(TrialResult),
+    /// A trial was given up at the host's request.
+    Cancelled {
+        /// The trial.
+        id: String,
+    },
+    /// Once a second, whatever else goes on.
+    Heartbeat {
+        /// Resident set of the engine process now, bytes, as the operating system reports it.
+        resident_bytes: u64,
+    },
+    /// A request could not be carried out. The engine goes on.
+    Failed(ErrorReport),
+}
+
+/// What an engine says of itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
+pub struct Hello {
+    /// [`crate::VERSION`] of the engine.
+    pub protocol: u32,
+    /// Version of the program.
+    pub version: String,
+    /// Git commit that the program was built from; null outside a checkout.
+    pub commit: Option<String>,
+    /// Whether the checkout had uncommitted changes.
+    pub dirty: bool,
+    /// What it can run on.
+    pub backends: Vec<BackendInfo>,
+    /// The machine.
+    pub host: Host,
+}
+
+/// One tensor library on one device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
+pub struct BackendInfo {
+    /// Library.
+    pub backend: Backend,
+    /// Device.
+    pub device: Device,
+    /// Version of the library.
+    pub version: String,
+    /// Name of the device.
+    pub device_name: String,
+    /// Seconds that a small matrix product took whose result was checked.
+    pub probe_seconds: f64,
+}
+
+/// The machine that an engine runs on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct Host {
+    /// Operating system and version.
+    pub os: String,
+    /// Processor architecture, as Rust names it.
+    pub arch: String,
+    /// Processor model.
+    pub cpu: String,
+    /// Logical cores that this process may use.
+    pub cores: usize,
+    /// Main memory, bytes.
+    pub memory_bytes: u64,
+}
+
+/// What is known of a pack once it is in memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
+pub struct LoadedPack {
+    /// Name of the pack.
+    pub name: String,
+    /// The demonstration pack.
+    pub demo: bool,
+    /// Folders as the manifest names them: verifier, drafter, f_θ.
+    pub verifier: PathBuf,
+    /// Drafter folder.
+    pub drafter: Option<PathBuf>,
+    /// f_θ folder.
+    pub f_theta: Option<PathBuf>,
+    /// `f_theta_config.json`, as stored.
+    #[ts(type = "unknown")]
+    pub f_theta_config: Option<serde_json::Value>,
+    /// Every file that was read, with its digest.
+    pub weights: Vec<WeightFile>,
+    /// Geometry of each verifier layer.
+    pub layers: Vec<LayerGeometry>,
+    /// Number type of the arithmetic, for example `f32`.
+    pub compute_dtype: String,
+    /// Number type of the stored weights.
+    pub weights_dtype: String,
+    /// Token ids that end an answer.
+    pub stop_tokens: Vec<u32>,
+    /// Seconds the loading took, digests included.
+    pub seconds: f64,
+}
+
+/// One file of a pack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct WeightFile {
+    /// Path relative to the pack folder, or absolute.
+    pub path: PathBuf,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// SHA-256, 64 hexadecimal digits.
+    pub sha256: String,
+}
+
+/// Kind of attention of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "kebab-case")]
+pub enum LayerKind {
+    /// Sees only the model's own sliding window.
+    Sliding,
+    /// Sees everything.
+    Full,
+}
+
+/// K/V geometry of one verifier layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct LayerGeometry {
+    /// Kind of attention.
+    pub kind: LayerKind,
+    /// K/V heads.
+    pub kv_heads: usize,
+    /// Dimensions of a head.
+    pub head_dim: usize,
+}
+
+/// What a trial is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// Drafter, f_θ and clean capture.
+    Restoring,
+    /// The prompt's forward pass.
+    Prefill,
+    /// Generating.
+    Decode,
+}
+
+/// Why generation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stop {
+    /// A stop token was generated.
+    StopToken,
+    /// The token budget was used up.
+    Budget,
+}
+
+/// One answered prompt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
+pub struct TrialResult {
+    /// The trial.
+    pub id: String,
+    /// The arm that answered.
+    pub arm: Arm,
+    /// Generated text, special tokens left out.
+    pub text: String,
+    /// Generated ids, the stop token included.
+    pub tokens: Vec<u32>,
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
+    /// Why it ended.
+    pub stop: Stop,
+    /// Seconds of each stage.
+    pub timings: StageTimings,
+    /// What restoration did; null for arms that restore nothing.
+    pub restoration: Option<RestorationCounters>,
+    /// Memory.
+    pub memory: TrialMemory,
+}
+
+/// Wall-clock seconds of one trial's stages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, TS)]
+pub struct StageTimings {
+    /// Drafter, f_θ and clean capture, all passes; null for arms that restore nothing.
+    pub build_restoration_s: Option<f64>,
+    /// The prompt's forward pass.
+    pub prefill_s: f64,
+    /// Everything after the first token's logits.
+    pub decode_s: f64,
+    /// From the text of the prompt to the text of the answer.
+    pub e2e_s: f64,
+}
+
+/// Counters kept where restoration happens, not where it is asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
+pub struct RestorationCounters {
+    /// Restored forward passes: one for incremental decoding, one a token for re-forward.
+    pub passes: usize,
+    /// Evicted positions, summed over passes.
+    pub evicted_positions: usize,
+    /// Positions the drafter ran over, summed over passes; 0 under identity.
+    pub drafter_positions: usize,
+    /// Positions that f_θ projected, summed over passes and layers.
+    pub projected_positions: usize,
+    /// What was injected, layer by layer.
+    pub layers: Vec<LayerCounter>,
+    /// Seconds in the drafter.
+    pub drafter_s: f64,
+    /// Seconds in f_θ.
+    pub projection_s: f64,
+    /// Seconds in the clean capture (S5, identity).
+    pub capture_s: f64,
+    /// Bytes of the injected K and V.
+    pub injected_bytes: u64,
+}
+
+/// Injection into one layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct LayerCounter {
+    /// Layer index.
+    pub layer: usize,
+    /// Positions whose K and V were replaced by f_θ's, summed over passes.
+    pub from_f_theta: usize,
+    /// Positions whose K and V were replaced by those of the clean forward, summed over passes.
+    pub from_capture: usize,
+}
+
+/// Memory of one trial. Every figure says in its name how it came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct TrialMemory {
+    /// K/V bytes counted from the tensors that live at the end of decoding; null without a cache (re-forward).
+    pub kv_counted_bytes: Option<u64>,
+    /// The same figure of an unbounded cache on every layer, by formula, at the same length.
+    pub kv_full_formula_bytes: u64,
+    /// Highest resident set of the engine process since it started, bytes, as the operating system reports it.
+    pub process_peak_bytes: Option<u64>,
+}
+
+/// An error with what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, TS, thiserror::Error)]
+#[error("{message}")]
+pub struct ErrorReport {
+    /// Stable, for programs: `pack-not-found`, `dimension-mismatch`, …
+    pub code: String,
+    /// What happened and where.
+    pub message: String,
+    /// What to do.
+    pub hint: String,
+}
