@@ -1,1 +1,23 @@
-//! placeholder
+//! What every front end of Kakeya Gate can ask for: the window, the command line, later a browser.
+//!
+//! One function per command, plain data in and out, one error type: [`ErrorReport`] with a code, a message and a hint.
+
+mod error;
+mod evidence_view;
+mod export;
+mod preflight_view;
+mod program;
+mod workspace;
+
+pub use error::ErrorReport;
+pub use evidence_view::{
+    Chart, ComparisonView, EvidenceDetail, EvidenceRow, compare, evidence_detail, gate, list_evidence, load,
+};
+pub use export::{Export, export, report_html, report_markdown};
+pub use preflight_view::{PreflightReport, preflight, preflight_check, preflight_markdown};
+pub use program::program_beside;
+pub use runs::{Cancel, EngineProgram, Run, RunError, RunEvent};
+pub use workspace::{PackEntry, Workspace, default_spec, open_workspace};
+
+/// Version of this program.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

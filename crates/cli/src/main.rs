@@ -1,2 +1,33 @@
-//! placeholder
-fn main() {}
+//! `kakeya-gate`: preflight, run, audit, compare, gate and report from the command line; and the engine itself.
+//!
+//! Exit codes: 0 good, 1 the thing checked does not hold, 2 could not do it. Results go to standard output, everything
+//! meant for a person's eyes on the way goes to standard error.
+
+mod arguments;
+mod commands;
+mod progress;
+mod text;
+
+use arguments::{Arguments, Command};
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Preflight(args) => commands::preflight(&args),
+        Command::Run(args) => commands::run(&args),
+        Command::Audit(args) => commands::audit(&args),
+        Command::Compare(args) => commands::compare(&args),
+        Command::Gate(args) => commands::gate(&args),
+        Command::Report(args) => commands::report(&args),
+        Command::Engine => commands::engine(),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("error: {}\n  hint: {}", error.message, error.hint);
+            ExitCode::from(2)
+        }
+    }
+}

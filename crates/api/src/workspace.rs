@@ -1,0 +1,106 @@
+//! A workspace: any folder with model packs and evidence in it.
+
+use crate::{ErrorReport, error};
+use niah::{PromptVariant, Rung};
+use protocol::{Arm, Backend, Decode, Device, Pack, RunSpec};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use ts_rs::TS;
+
+/// Packs are looked for this many folders deep.
+const PACK_DEPTH: usize = 4;
+/// Folder inside the workspace that receives evidence.
+const EVIDENCE_FOLDER: &str = "evidence";
+
+/// What a folder holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
+pub struct Workspace {
+    /// The folder, absolute.
+    pub root: PathBuf,
+    /// Folder that receives the evidence of runs.
+    pub out: PathBuf,
+    /// Model packs, found by their `pack.json`.
+    pub packs: Vec<PackEntry>,
+    /// Evidence files.
+    pub evidence: Vec<PathBuf>,
+}
+
+/// One model pack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
+pub struct PackEntry {
+    /// The pack folder.
+    pub folder: PathBuf,
+    /// Its name, or the folder's when the manifest cannot be read.
+    pub name: String,
+    /// The demonstration pack.
+    pub demo: bool,
+    /// Why the manifest cannot be used.
+    pub problem: Option<String>,
+}
+
+/// Looks through a folder.
+pub fn open_workspace(folder: &Path) -> Result<Workspace, ErrorReport> {
+    let root = folder.canonicalize().ok().filter(|root| root.is_dir()).ok_or_else(|| {
+        error::report("no-workspace", format!("{} is no folder", folder.display()), "choose a folder that exists")
+    })?;
+    let mut packs = Vec::new();
+    find_packs(&root, PACK_DEPTH, &mut packs);
+    packs.sort();
+    let inside_pack = |path: &Path| packs.iter().any(|pack| path.starts_with(pack));
+    let evidence = evidence::find(std::slice::from_ref(&root)).into_iter().filter(|path| !inside_pack(path)).collect();
+    let entries = packs.iter().map(|folder| entry(folder)).collect();
+    Ok(Workspace { out: root.join(EVIDENCE_FOLDER), root, packs: entries, evidence })
+}
+
+fn find_packs(folder: &Path, depth: usize, packs: &mut Vec<PathBuf>) {
+    if folder.join("pack.json").is_file() {
+        packs.push(folder.to_owned());
+        return;
+    }
+    if depth == 0 {
+        return;
+    }
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let hidden = entry.file_name().to_string_lossy().starts_with('.');
+        if !hidden && entry.file_name() != "node_modules" && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            find_packs(&entry.path(), depth - 1, packs);
+        }
+    }
+}
+
+fn entry(folder: &Path) -> PackEntry {
+    let folder_name = || folder.file_name().map_or_else(|| "pack".into(), |name| name.to_string_lossy().into_owned());
+    match Pack::open(folder) {
+        Ok(pack) => PackEntry {
+            folder: folder.to_owned(),
+            name: pack.manifest.name,
+            demo: pack.manifest.demo,
+            problem: None,
+        },
+        Err(problem) => PackEntry {
+            folder: folder.to_owned(),
+            name: folder_name(),
+            demo: false,
+            problem: Some(problem.to_string()),
+        },
+    }
+}
+
+/// Settings that a run form starts from: every arm, the two rungs that the demo pack was trained for, 20 samples.
+pub fn default_spec(pack: &Path) -> RunSpec {
+    RunSpec {
+        pack: pack.to_owned(),
+        backend: Backend::Candle,
+        device: Device::Cpu,
+        arms: Arm::ALL.to_vec(),
+        decode: Decode::Incremental,
+        ladder: vec![Rung(20), Rung(70)],
+        n_samples: 20,
+        seed: 42,
+        sink: 4,
+        window: 64,
+        max_new_tokens: 24,
+        prompt: PromptVariant::Legacy,
+    }
+}

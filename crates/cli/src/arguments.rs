@@ -1,0 +1,209 @@
+//! The command line's grammar.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use niah::{PromptVariant, Rung};
+use protocol::{Arm, Decode, Restore, RunSpec};
+use std::path::PathBuf;
+
+/// Preflight, runs, audit, comparison and gate reports for bounded-KV inference.
+#[derive(Debug, Parser)]
+#[command(name = "kakeya-gate", version, max_term_width = 110)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Check everything that stands between a model pack and a valid run.
+    Preflight(PreflightArgs),
+    /// Run needle-in-a-haystack trials and write one evidence file per rung.
+    Run(RunArgs),
+    /// Recompute and audit evidence files.
+    Audit(AuditArgs),
+    /// Lay evidence files side by side.
+    Compare(CompareArgs),
+    /// The verdict for every gate, rung and platform.
+    Gate(AuditArgs),
+    /// Export a gate report.
+    Report(ReportArgs),
+    /// Speak the engine's protocol on standard input and output (started by the app).
+    Engine,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Format {
+    Text,
+    Json,
+    Markdown,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PreflightArgs {
+    /// Folder of the model pack (holds pack.json).
+    pub pack: PathBuf,
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditArgs {
+    /// Evidence files, or folders that are searched for them.
+    #[arg(required = true)]
+    pub paths: Vec<PathBuf>,
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// Two or more evidence files.
+    #[arg(required = true, num_args = 2..)]
+    pub paths: Vec<PathBuf>,
+    /// The file that the others are compared with (default: the first).
+    #[arg(long)]
+    pub baseline: Option<PathBuf>,
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// Evidence files, or folders that are searched for them.
+    #[arg(required = true)]
+    pub paths: Vec<PathBuf>,
+    /// Where to write; the ending chooses the format: .html or .md.
+    #[arg(short, long)]
+    pub out: PathBuf,
+    /// Name of the reviewer, as it shall appear.
+    #[arg(long, default_value = "")]
+    pub reviewer: String,
+    /// Notes kept in the report.
+    #[arg(long, default_value = "")]
+    pub notes: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ArmName {
+    Oracle,
+    SinkWindow,
+    Restored,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RestoreName {
+    S5,
+    FTheta,
+    Identity,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum DecodeName {
+    Incremental,
+    Reforward,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum PromptName {
+    Legacy,
+    DirectAnswer,
+    Raw,
+    RawCue,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Folder of the model pack (holds pack.json).
+    #[arg(long)]
+    pub pack: PathBuf,
+    /// Arms, comma-separated.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "oracle,sink-window,restored")]
+    pub arms: Vec<ArmName>,
+    /// Ways to restore, comma-separated; the first is the system under test.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "s5")]
+    pub restore: Vec<RestoreName>,
+    /// How tokens are generated.
+    #[arg(long, value_enum, default_value_t = DecodeName::Incremental)]
+    pub decode: DecodeName,
+    /// Rungs in padding lines, comma-separated.
+    #[arg(long, value_delimiter = ',', default_value = "20,70")]
+    pub ladder: Vec<u32>,
+    /// Samples per rung.
+    #[arg(short = 'n', long = "samples", default_value_t = 20, value_parser = count, allow_hyphen_values = true)]
+    pub n_samples: usize,
+    /// Seed of the datasets.
+    #[arg(long, default_value_t = 42, allow_hyphen_values = true)]
+    pub seed: i64,
+    /// First positions that are never evicted.
+    #[arg(long, default_value_t = 4, value_parser = count, allow_hyphen_values = true)]
+    pub sink: usize,
+    /// Last positions that are never evicted.
+    #[arg(long, default_value_t = 64, value_parser = count, allow_hyphen_values = true)]
+    pub window: usize,
+    /// Most tokens generated for a sample.
+    #[arg(long, default_value_t = 24, value_parser = count, allow_hyphen_values = true)]
+    pub max_new_tokens: usize,
+    /// How the prompt is put.
+    #[arg(long, value_enum, default_value_t = PromptName::Legacy)]
+    pub prompt: PromptName,
+    /// Folder for the evidence files.
+    #[arg(long, default_value = "evidence")]
+    pub out: PathBuf,
+    /// No progress on standard error.
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+/// A number that must not be negative.
+fn count(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| match text.strip_prefix('-') {
+        Some(digits) if digits.parse::<u64>().is_ok() => "must not be negative".to_owned(),
+        _ => "must be a whole number".to_owned(),
+    })
+}
+
+impl RunArgs {
+    /// The specification that these arguments ask for.
+    pub(crate) fn spec(&self) -> RunSpec {
+        RunSpec {
+            pack: self.pack.clone(),
+            backend: protocol::Backend::Candle,
+            device: protocol::Device::Cpu,
+            arms: self.arms.iter().flat_map(|arm| self.expand(*arm)).collect(),
+            decode: match self.decode {
+                DecodeName::Incremental => Decode::Incremental,
+                DecodeName::Reforward => Decode::Reforward,
+            },
+            ladder: self.ladder.iter().copied().map(Rung).collect(),
+            n_samples: self.n_samples,
+            seed: self.seed,
+            sink: self.sink,
+            window: self.window,
+            max_new_tokens: self.max_new_tokens,
+            prompt: match self.prompt {
+                PromptName::Legacy => PromptVariant::Legacy,
+                PromptName::DirectAnswer => PromptVariant::DirectAnswer,
+                PromptName::Raw => PromptVariant::Raw,
+                PromptName::RawCue => PromptVariant::RawCue,
+            },
+        }
+    }
+
+    fn expand(&self, arm: ArmName) -> Vec<Arm> {
+        match arm {
+            ArmName::Oracle => vec![Arm::Oracle],
+            ArmName::SinkWindow => vec![Arm::SinkWindow],
+            ArmName::Restored => self
+                .restore
+                .iter()
+                .map(|restore| {
+                    Arm::Restored(match restore {
+                        RestoreName::S5 => Restore::S5,
+                        RestoreName::FTheta => Restore::FTheta,
+                        RestoreName::Identity => Restore::Identity,
+                    })
+                })
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Progress of a run on standard error: a bar on a terminal, a line a rung elsewhere.
+
+use api::RunEvent;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::collections::BTreeMap;
+
+/// Follows one run.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    quiet: bool,
+    /// Last recall of each arm of the rung in progress.
+    recall: BTreeMap<String, String>,
+}
+
+impl Progress {
+    pub(crate) fn new(quiet: bool) -> Self {
+        let bar = ProgressBar::with_draw_target(
+            None,
+            if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() },
+        );
+        let template = "{bar:28} {pos}/{len} trials · {elapsed} · {eta} left · {wide_msg}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        Self { bar, quiet, recall: BTreeMap::new() }
+    }
+
+    /// Shows one event.
+    pub(crate) fn show(&mut self, event: RunEvent) {
+        match event {
+            RunEvent::Started { trials, .. } => self.bar.set_length(trials as u64),
+            RunEvent::Loaded { pack } => {
+                self.say(&format!("{} · {} layers · {}", pack.name, pack.layers.len(), pack.compute_dtype));
+            }
+            RunEvent::TrialStarted { rung, sample, arm } => {
+                self.bar.set_message(format!("rung {rung}, sample {sample}, {arm}"));
+            }
+            RunEvent::TrialDone { arm, recall, done, .. } => {
+                self.bar.set_position(done as u64);
+                let (low, high) = (100.0 * recall.low, 100.0 * recall.high);
+                let line = format!("{}/{} [{low:.1}, {high:.1}] %", recall.hits, recall.n);
+                self.recall.insert(arm.to_string(), line);
+            }
+            RunEvent::RungDone { rung, .. } => {
+                for (arm, line) in std::mem::take(&mut self.recall) {
+                    self.say(&format!("rung {rung:>4}  {arm:<18} {line}"));
+                }
+            }
+            RunEvent::TrialProgress { .. } | RunEvent::Memory { .. } => self.bar.tick(),
+            RunEvent::Finished { .. } => self.bar.finish_and_clear(),
+        }
+    }
+
+    fn say(&self, line: &str) {
+        if !self.quiet {
+            self.bar.suspend(|| eprintln!("{line}"));
+        }
+    }
+}

@@ -1,0 +1,438 @@
+//! Evidence JSON of one rung: the reference's schema (same keys, same meaning) plus our own blocks.
+//!
+//! Our blocks are `provenance`, `stage_timings`, `restoration` and, in `memory`, `figures` with the kind of every figure.
+
+use niah::{Dataset, PromptVariant, Rung, Sample, Score, evicted};
+use protocol::{Arm, Decode, Device, Hello, LayerKind, LoadedPack, Restore, RunSpec, TrialResult};
+use serde_json::{Map, Value, json};
+
+/// Bytes in a gibibyte; the memory gate is 24 GiB.
+const GIB: u64 = 1 << 30;
+
+/// What a run knows beside its results.
+pub(crate) struct RunFacts<'a> {
+    pub spec: &'a RunSpec,
+    pub hello: &'a Hello,
+    pub pack: &'a LoadedPack,
+    pub started: jiff::Timestamp,
+    pub ended: jiff::Timestamp,
+}
+
+/// Every result of one rung: samples, and one result a sample for each arm.
+pub(crate) struct RungResults {
+    pub rung: Rung,
+    pub dataset: Dataset,
+    pub samples: Vec<Sample>,
+    pub arms: Vec<(Arm, Vec<TrialResult>)>,
+}
+
+/// `k3_integrated_niah_ctx70_1781130321.json`: rung and Unix second, as the reference names its files.
+pub(crate) fn file_name(rung: Rung, ended: jiff::Timestamp) -> String {
+    format!("k3_integrated_niah_ctx{}_{}.json", rung.0, ended.as_second())
+}
+
+/// The whole document.
+pub(crate) fn evidence(facts: &RunFacts, results: &RungResults) -> Value {
+    let mac = facts.hello.host.os.starts_with("macOS");
+    let mut document = json!({
+        "schema_version": 2,
+        "kind": if mac { "k3_integrated_niah_acceptance_mac" } else { "k3_integrated_niah_acceptance" },
+        "config": config(facts, results, mac),
+        "results": per_arm(facts, results, |arm, trials| arm_result(facts, results, arm, trials)),
+        "attention_window": attention_window(facts, results),
+        "memory": per_arm(facts, results, |_, trials| memory(facts, trials)),
+        "gate": gate(facts, results),
+        "stage_timings": per_arm(facts, results, |arm, trials| stage_rows(facts.spec, arm, trials)),
+        "restoration": restoration(facts, results),
+        "provenance": provenance(facts, results),
+    });
+    if mac {
+        document["throughput"] = throughput(facts, results);
+        document["gate"]["recall_native_baseline"] = Value::Null;
+        document["gate"]["evidence_violations"] = json!([]);
+    }
+    document
+}
+
+/// Key of an arm: the reference's names for the system under test and the oracle, the others beside them.
+fn arm_key(spec: &RunSpec, arm: Arm) -> &'static str {
+    match arm {
+        Arm::Oracle => "oracle",
+        Arm::SinkWindow => "sink_window",
+        arm if spec.system_under_test() == Some(arm) => "k3_cross_model",
+        Arm::Restored(Restore::S5) => "k3_cross_model_s5",
+        Arm::Restored(Restore::FTheta) => "k3_cross_model_ftheta_only",
+        Arm::Restored(Restore::Identity) => "k3_identity_restore",
+    }
+}
+
+fn per_arm(facts: &RunFacts, results: &RungResults, value: impl Fn(Arm, &[TrialResult]) -> Value) -> Value {
+    let entries = results.arms.iter().map(|(arm, trials)| (arm_key(facts.spec, *arm).to_owned(), value(*arm, trials)));
+    Value::Object(entries.collect())
+}
+
+fn config(facts: &RunFacts, results: &RungResults, mac: bool) -> Value {
+    let (spec, pack) = (facts.spec, facts.pack);
+    let restore = match spec.system_under_test() {
+        Some(Arm::Restored(restore)) => Some(restore),
+        _ => None,
+    };
+    let full: Vec<usize> = (0..pack.layers.len()).filter(|i| pack.layers[*i].kind == LayerKind::Full).collect();
+    let prompt_lens: Vec<usize> = results.arms.first().map_or(Vec::new(), |(_, trials)| {
+        trials.iter().map(|trial| trial.prompt_tokens).collect()
+    });
+    let mut config = json!({
+        if mac { "verifier_path" } else { "verifier_id" }: part_id(facts, &pack.verifier),
+        "drafter_id": pack.drafter.as_ref().map(|path| part_id(facts, path)),
+        "f_theta_dir": pack.f_theta.as_ref().map(|path| part_id(facts, path)),
+        "f_theta_config": pack.f_theta_config,
+        "n_samples": spec.n_samples,
+        "sink_size": spec.sink,
+        "window_size": spec.window,
+        "haystack_min_lines": results.dataset.min_lines,
+        "haystack_max_lines": results.dataset.max_lines,
+        "max_new_tokens": spec.max_new_tokens,
+        "seed": spec.seed,
+        "skip_oracle": !spec.arms.contains(&Arm::Oracle),
+        "identity_restore": restore == Some(Restore::Identity),
+        "s5_exact_full_attn": restore == Some(Restore::S5),
+        "s5_exact_layers": if restore == Some(Restore::S5) { full.clone() } else { Vec::new() },
+        "prompt_token_lens": prompt_lens,
+        "prompt_variant": spec.prompt,
+        "direct_answer_prompt": spec.prompt == PromptVariant::DirectAnswer,
+        "decode": spec.decode,
+        "device": spec.device,
+        "dtype": pack.compute_dtype,
+        "stop_tokens": pack.stop_tokens,
+    });
+    if mac {
+        config["eval_mode"] = json!(eval_mode(spec.decode));
+        config["teacher_forced"] = json!(false);
+        config["native_baseline_bypass"] = json!(false);
+        config["full_attention_layers"] = json!(full);
+    }
+    config
+}
+
+/// `demo-pack/verifier`: the pack's folder before the part's, so that parts of two packs have two names.
+fn part_id(facts: &RunFacts, part: &std::path::Path) -> String {
+    if part.is_absolute() {
+        return part.display().to_string();
+    }
+    let pack = facts.spec.pack.canonicalize().unwrap_or_else(|_| facts.spec.pack.clone());
+    let folder = pack.file_name().map_or_else(|| "pack".into(), |name| name.to_string_lossy().into_owned());
+    format!("{folder}/{}", part.display())
+}
+
+fn eval_mode(decode: Decode) -> &'static str {
+    match decode {
+        Decode::Incremental => "free_gen_incremental",
+        Decode::Reforward => "free_gen",
+    }
+}
+
+fn arm_result(facts: &RunFacts, results: &RungResults, arm: Arm, trials: &[TrialResult]) -> Value {
+    let scores: Vec<Score> =
+        trials.iter().zip(&results.samples).map(|(trial, sample)| Score::of(&trial.text, &sample.answer)).collect();
+    let (hits, n) = (scores.iter().filter(|score| score.strict).count(), trials.len());
+    let ignoring_case = scores.iter().filter(|score| score.ignoring_case).count();
+    let latency: Vec<f64> = trials.iter().map(|trial| trial.timings.e2e_s).collect();
+    let rates: Vec<f64> = trials.iter().map(rate).collect();
+    let mut value = json!({
+        "name": arm_key(facts.spec, arm),
+        "arm": arm,
+        "samples_total": n,
+        "samples_correct": hits,
+        "recall": hits as f64 / n as f64,
+        "samples_correct_ignoring_case": ignoring_case,
+        "mean_latency_s": mean(&latency),
+        "median_latency_s": median(&latency),
+        "per_sample_decoded": trials.iter().map(|trial| trial.text.as_str()).collect::<Vec<_>>(),
+        "per_sample_correct": scores.iter().map(|score| score.strict).collect::<Vec<_>>(),
+        "per_sample_decode_tokens": trials.iter().map(|trial| trial.tokens.len()).collect::<Vec<_>>(),
+        "per_sample_token_ids": trials.iter().map(|trial| trial.tokens.as_slice()).collect::<Vec<_>>(),
+        "per_sample_throughput_tokens_per_sec": rates,
+        "mean_throughput_tokens_per_sec": mean(&rates),
+        "median_throughput_tokens_per_sec": median(&rates),
+        "min_throughput_tokens_per_sec": rates.iter().copied().reduce(f64::min),
+        "max_throughput_tokens_per_sec": rates.iter().copied().reduce(f64::max),
+    });
+    if facts.spec.system_under_test() == Some(arm) {
+        value["system_under_test"] = json!("restored_cross_model");
+    }
+    value
+}
+
+/// Tokens a second over the whole trial, prefill included: the reference's definition.
+fn rate(trial: &TrialResult) -> f64 {
+    trial.tokens.len() as f64 / trial.timings.e2e_s
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
+}
+
+/// Keys that the last query of the system under test may reach. Structural, from the settings: the proof that
+/// restoration ran is in `restoration`.
+fn attention_window(facts: &RunFacts, results: &RungResults) -> Value {
+    let spec = facts.spec;
+    let tested = results.arms.iter().find(|(arm, _)| spec.system_under_test() == Some(*arm));
+    let Some((_, trials)) = tested else { return json!({ "per_config": {} }) };
+    let constraint =
+        format!("causal_with_dlm_reconstruction (local_cache=sink={}+window={})", spec.sink, spec.window);
+    let lens: Vec<f64> = trials.iter().map(|trial| trial.prompt_tokens as f64).collect();
+    let rows: Vec<Value> = trials
+        .iter()
+        .map(|trial| {
+            json!({
+                "config": "v04_dlm_restored",
+                "seq_len": trial.prompt_tokens,
+                "effective_keys_at_last_query": trial.prompt_tokens,
+                "effective_attention_fraction": 1.0,
+                "structural_constraint": constraint,
+            })
+        })
+        .collect();
+    json!({ "per_config": { "k3_cross_model": {
+        "config": "v04_dlm_restored",
+        "structural_constraint": constraint,
+        "samples_total": trials.len(),
+        "effective_keys_at_last_query_mean": mean(&lens),
+        "effective_keys_at_last_query_min": lens.iter().copied().fold(f64::INFINITY, f64::min) as u64,
+        "effective_keys_at_last_query_max": lens.iter().copied().fold(0.0, f64::max) as u64,
+        "effective_keys_at_last_query_median": median(&lens),
+        "effective_attention_fraction_mean": 1.0,
+        "effective_attention_fraction_min": 1.0,
+        "effective_attention_fraction_max": 1.0,
+        "effective_attention_fraction_median": 1.0,
+        "per_sample": rows,
+    } } })
+}
+
+/// The reference's counters (null where this device has none), and our figures with their kinds.
+fn memory(facts: &RunFacts, trials: &[TrialResult]) -> Value {
+    let host = &facts.hello.host;
+    let counted = trials.iter().filter_map(|trial| trial.memory.kv_counted_bytes).max();
+    let formula = trials.iter().map(|trial| trial.memory.kv_full_formula_bytes).max();
+    let process = process_peak(trials);
+    let figure = |label: &str, kind: &str, bytes: Option<u64>| {
+        bytes.map(|bytes| json!({ "label": label, "kind": kind, "bytes": bytes }))
+    };
+    let figures: Vec<Value> = [
+        figure("resident K/V at the end of decoding, largest sample", "kv-counted", counted),
+        figure("K/V of an unbounded cache at the same length", "formula", formula),
+        figure("engine process, highest resident set since its start (shared by all arms)", "process-footprint", process),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    json!({
+        "device_kind": facts.spec.device,
+        "device_name": match facts.spec.device { Device::Cpu => &host.cpu },
+        "device_total_bytes": host.memory_bytes,
+        "current_allocated_bytes": null,
+        "peak_allocated_bytes": null,
+        "peak_reserved_bytes": null,
+        "figures": figures,
+    })
+}
+
+fn process_peak(trials: &[TrialResult]) -> Option<u64> {
+    trials.iter().filter_map(|trial| trial.memory.process_peak_bytes).max()
+}
+
+/// The seed's gates. Each is null when it was not measured, except `recall_delta_within_5pp`, which the reference
+/// writes as false without an oracle.
+fn gate(facts: &RunFacts, results: &RungResults) -> Value {
+    let hits = |wanted: Arm| {
+        let (_, trials) = results.arms.iter().find(|(arm, _)| *arm == wanted)?;
+        let hit = |(trial, sample): (&TrialResult, &Sample)| Score::of(&trial.text, &sample.answer).strict;
+        Some(trials.iter().zip(&results.samples).filter(|pair| hit(*pair)).count())
+    };
+    let n = results.samples.len();
+    let tested = facts.spec.system_under_test();
+    let (cross, oracle) = (tested.and_then(hits), hits(Arm::Oracle));
+    let lost = cross.zip(oracle).map(|(cross, oracle)| cross.abs_diff(oracle));
+    let peak = results.arms.iter().filter_map(|(_, trials)| process_peak(trials)).max();
+    json!({
+        "architectural_correctness": tested.and_then(|arm| architecture(facts.spec, results, arm)),
+        "recall_cross_model": cross.map(|hits| hits as f64 / n as f64),
+        "recall_oracle": oracle.map(|hits| hits as f64 / n as f64),
+        "recall_delta_vs_oracle_pp": lost.map(|lost| 100.0 * lost as f64 / n as f64),
+        "recall_delta_within_5pp": lost.is_some_and(|lost| 20 * lost <= n),
+        "memory_under_24gb": peak.map(|bytes| bytes < 24 * GIB),
+    })
+}
+
+/// Whether every evicted position of every layer was injected in every sample; null when nothing was evicted, because
+/// then nothing was proved.
+fn architecture(spec: &RunSpec, results: &RungResults, tested: Arm) -> Option<bool> {
+    let (_, trials) = results.arms.iter().find(|(arm, _)| *arm == tested)?;
+    let evicted_any = trials.iter().any(|trial| expected_positions(spec, trial) > 0);
+    evicted_any.then(|| trials.iter().all(|trial| is_complete(spec, trial)))
+}
+
+/// Evicted positions that a trial had to restore, from the lengths alone: once at prefill, or anew for every token.
+fn expected_positions(spec: &RunSpec, trial: &TrialResult) -> usize {
+    let at = |len| evicted(len, spec.sink, spec.window).len();
+    match spec.decode {
+        Decode::Incremental => at(trial.prompt_tokens),
+        Decode::Reforward => (0..trial.tokens.len()).map(|generated| at(trial.prompt_tokens + generated)).sum(),
+    }
+}
+
+/// Whether the engine's counters, kept where the injection happens, add up to what the lengths demand on every layer.
+pub(crate) fn is_complete(spec: &RunSpec, trial: &TrialResult) -> bool {
+    let expected = expected_positions(spec, trial);
+    trial.restoration.as_ref().is_some_and(|counters| {
+        !counters.layers.is_empty()
+            && counters.layers.iter().all(|layer| layer.from_f_theta + layer.from_capture == expected)
+    })
+}
+
+fn stage_rows(spec: &RunSpec, arm: Arm, trials: &[TrialResult]) -> Value {
+    let row = |(sample, trial): (usize, &TrialResult)| {
+        let timings = &trial.timings;
+        let mut row = json!({
+            "sample": sample,
+            "prefill_s": timings.prefill_s,
+            "decode_s": timings.decode_s,
+            "e2e_s": timings.e2e_s,
+            "decode_loop": match spec.decode {
+                Decode::Incremental => "generate_step",
+                Decode::Reforward => "full_reforward_per_token",
+            },
+        });
+        if arm.is_restored() {
+            row["build_restoration_s"] = json!(timings.build_restoration_s);
+            row["restoration_active"] = json!(is_complete(spec, trial) && expected_positions(spec, trial) > 0);
+        }
+        row
+    };
+    Value::Array(trials.iter().enumerate().map(row).collect())
+}
+
+fn restoration(facts: &RunFacts, results: &RungResults) -> Value {
+    let restored = results.arms.iter().filter(|(arm, _)| arm.is_restored());
+    let entries = restored.map(|(arm, trials)| (arm_key(facts.spec, *arm).to_owned(), counters(facts.spec, *arm, trials)));
+    Value::Object(entries.collect())
+}
+
+/// Sums over the samples of one arm, layer by layer, and a row a sample.
+fn counters(spec: &RunSpec, arm: Arm, trials: &[TrialResult]) -> Value {
+    let all: Vec<_> = trials.iter().filter_map(|trial| trial.restoration.as_ref()).collect();
+    let layers = all.first().map_or(0, |counters| counters.layers.len());
+    let layer_sum = |i: usize| {
+        let at = |pick: fn(&protocol::LayerCounter) -> usize| all.iter().filter_map(|c| c.layers.get(i)).map(pick).sum::<usize>();
+        json!({
+            "layer": all.first().and_then(|c| c.layers.get(i)).map(|layer| layer.layer),
+            "from_f_theta": at(|layer| layer.from_f_theta),
+            "from_capture": at(|layer| layer.from_capture),
+        })
+    };
+    let rows: Vec<Value> = trials
+        .iter()
+        .enumerate()
+        .map(|(sample, trial)| {
+            json!({
+                "sample": sample,
+                "prompt_tokens": trial.prompt_tokens,
+                "passes": trial.restoration.as_ref().map(|counters| counters.passes),
+                "evicted_positions": expected_positions(spec, trial),
+                "complete": is_complete(spec, trial),
+            })
+        })
+        .collect();
+    json!({
+        "arm": arm,
+        "complete": trials.iter().all(|trial| is_complete(spec, trial)),
+        "passes": all.iter().map(|c| c.passes).sum::<usize>(),
+        "evicted_positions": trials.iter().map(|trial| expected_positions(spec, trial)).sum::<usize>(),
+        "drafter_positions": all.iter().map(|c| c.drafter_positions).sum::<usize>(),
+        "projected_positions": all.iter().map(|c| c.projected_positions).sum::<usize>(),
+        "injected_bytes": all.iter().map(|c| c.injected_bytes).sum::<u64>(),
+        "drafter_s": all.iter().map(|c| c.drafter_s).sum::<f64>(),
+        "projection_s": all.iter().map(|c| c.projection_s).sum::<f64>(),
+        "capture_s": all.iter().map(|c| c.capture_s).sum::<f64>(),
+        "layers": (0..layers).map(layer_sum).collect::<Vec<_>>(),
+        "samples": rows,
+    })
+}
+
+/// The block that the reference's gate on Mac reads. No speed-up is claimed: arms that share a machine and a minute are
+/// no benchmark.
+fn throughput(facts: &RunFacts, results: &RungResults) -> Value {
+    let mut block = Map::new();
+    for (arm, trials) in &results.arms {
+        let key = match arm {
+            Arm::Oracle => "oracle_native_ar",
+            arm if facts.spec.system_under_test() == Some(*arm) => "k3_cross_model",
+            _ => continue,
+        };
+        let tokens: usize = trials.iter().map(|trial| trial.tokens.len()).sum();
+        let wall: f64 = trials.iter().map(|trial| trial.timings.e2e_s).sum();
+        block.insert(
+            key.to_owned(),
+            json!({
+                "tokens": tokens,
+                "wall_seconds": wall,
+                "tokens_per_second": tokens as f64 / wall,
+                "mean_latency_per_sample_s": wall / trials.len() as f64,
+                "timing_scope": "e2e_prefill_plus_decode",
+                "eval_mode": eval_mode(facts.spec.decode),
+                "stage_timings": stage_rows(facts.spec, *arm, trials),
+            }),
+        );
+    }
+    block.insert("cross_model_speedup_vs_oracle_ar".into(), Value::Null);
+    block.insert("speedup_withheld_reasons".into(), json!(["not a benchmark: no warm-up, no repetition"]));
+    Value::Object(block)
+}
+
+/// SHA-256 over the prompts as they were put (variant applied), each followed by a zero byte.
+fn dataset_digest(variant: PromptVariant, samples: &[Sample]) -> String {
+    let bytes: Vec<u8> =
+        samples.iter().flat_map(|sample| variant.text(&sample.prompt).into_bytes().into_iter().chain([0])).collect();
+    files::sha256(&bytes)
+}
+
+fn provenance(facts: &RunFacts, results: &RungResults) -> Value {
+    let (spec, hello, pack) = (facts.spec, facts.hello, facts.pack);
+    let backend = hello.backends.iter().find(|info| info.backend == spec.backend && info.device == spec.device);
+    json!({
+        "program": "kakeya-gate",
+        "program_version": hello.version,
+        "git_commit": hello.commit,
+        "git_dirty": hello.dirty,
+        "protocol": hello.protocol,
+        "pack_name": pack.name,
+        "demo": pack.demo,
+        "weights": pack.weights,
+        "weights_dtype": pack.weights_dtype,
+        "dtype": pack.compute_dtype,
+        "layers": pack.layers,
+        "dataset": {
+            "seed": results.dataset.seed,
+            "n_samples": results.dataset.n_samples,
+            "min_lines": results.dataset.min_lines,
+            "max_lines": results.dataset.max_lines,
+            "rung": results.rung,
+            "prompt_variant": spec.prompt,
+            "sha256": dataset_digest(spec.prompt, &results.samples),
+        },
+        "host": hello.host,
+        "backend": spec.backend,
+        "backend_version": backend.map(|info| info.version.as_str()),
+        "device": spec.device,
+        "device_name": backend.map(|info| info.device_name.as_str()),
+        "started": facts.started,
+        "ended": facts.ended,
+    })
+}

@@ -1,0 +1,188 @@
+//! An engine process: started, spoken to, watched.
+
+use crate::RunError;
+use protocol::{ErrorReport, Event, Hello, Request};
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Engines beat once a second; one that is silent this long has hung.
+const SILENCE: Duration = Duration::from_secs(60);
+/// Lines of standard error kept for the message when it dies.
+const LAST_WORDS: usize = 8;
+/// Longest line of a message; longer ones are no messages of ours.
+const LINE_CAP: u64 = 64 << 20;
+
+/// The program that runs the engine, as `PROGRAM engine`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineProgram(
+    /// Path of `kakeya-gate`.
+    pub PathBuf,
+);
+
+/// A running engine process. Dropping it ends the process.
+#[derive(Debug)]
+pub struct Engine {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<Result<Event, String>>,
+    last_words: Arc<Mutex<VecDeque<String>>>,
+    last_heard: Instant,
+}
+
+impl Engine {
+    /// Starts the program and shakes hands: the engine, and what it says of itself.
+    pub fn start(program: &EngineProgram) -> Result<(Self, Hello), RunError> {
+        let not_started = |source| RunError::NotStarted { program: program.0.clone(), source };
+        let mut command = Command::new(&program.0);
+        command.arg("engine").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        out_of_reach_of_ctrl_c(&mut command);
+        let mut child = command.spawn().map_err(not_started)?;
+        let missing = || not_started(std::io::Error::other("a pipe is missing"));
+        let output = child.stdout.take().ok_or_else(missing)?;
+        let errors = child.stderr.take().ok_or_else(missing)?;
+        let input = child.stdin.take();
+        let last_words = Arc::new(Mutex::new(VecDeque::new()));
+        let mut engine = Self {
+            child,
+            input,
+            lines: read_events(output),
+            last_words: Arc::clone(&last_words),
+            last_heard: Instant::now(),
+        };
+        keep_last_words(errors, last_words);
+        engine.send(&Request::Hello { protocol: protocol::VERSION })?;
+        let hello = engine.wait("shaking hands", |event| match event {
+            Event::Hello(hello) => Some(hello),
+            _ => None,
+        })?;
+        Ok((engine, hello))
+    }
+
+    /// Process id, for tests that kill it.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends one request.
+    pub fn send(&mut self, request: &Request) -> Result<(), RunError> {
+        let garbled = |e: serde_json::Error| RunError::Garbled(e.to_string());
+        let mut line = serde_json::to_vec(request).map_err(garbled)?;
+        line.push(b'\n');
+        let written = self.input.as_mut().map(|input| input.write_all(&line).and_then(|()| input.flush()));
+        match written {
+            Some(Ok(())) => Ok(()),
+            _ => Err(self.lost("being sent a request")),
+        }
+    }
+
+    /// The next event, or None after `patience` without one. `doing` names the work, for the error when it dies.
+    pub fn next(&mut self, patience: Duration, doing: &str) -> Result<Option<Event>, RunError> {
+        match self.lines.recv_timeout(patience) {
+            Ok(Ok(event)) => {
+                self.last_heard = Instant::now();
+                Ok(Some(event))
+            }
+            Ok(Err(line)) => Err(RunError::Garbled(line)),
+            Err(RecvTimeoutError::Timeout) if self.last_heard.elapsed() < SILENCE => Ok(None),
+            Err(_) => Err(self.lost(doing)),
+        }
+    }
+
+    /// Reads on until `wanted` takes an event. A [`Event::Failed`] ends the wait.
+    pub fn wait<T>(&mut self, doing: &str, wanted: impl Fn(Event) -> Option<T>) -> Result<T, RunError> {
+        loop {
+            match self.next(SILENCE, doing)? {
+                Some(Event::Failed(report)) => return Err(report.into()),
+                Some(event) => {
+                    if let Some(found) = wanted(event) {
+                        return Ok(found);
+                    }
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn lost(&mut self, doing: &str) -> RunError {
+        let silent = self.last_heard.elapsed() >= SILENCE;
+        if silent {
+            let _ = self.child.kill();
+        }
+        let how = match self.child.wait() {
+            _ if silent => format!("was silent for {} s and was ended", SILENCE.as_secs()),
+            Ok(status) => format!("ended ({status})"),
+            Err(error) => format!("ended ({error})"),
+        };
+        let words = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
+        let last_words = words.iter().fold(String::new(), |all, line| format!("{all}\n  {line}"));
+        RunError::Lost { how, doing: doing.to_owned(), last_words }
+    }
+}
+
+impl Drop for Engine {
+    /// Closing its input asks an engine to end; killing makes sure.
+    fn drop(&mut self) {
+        drop(self.input.take());
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl EngineProgram {
+    /// Starts the engine, shakes hands, ends it.
+    pub fn probe(&self) -> Result<Hello, ErrorReport> {
+        let (_engine, hello) = Engine::start(self)?;
+        Ok(hello)
+    }
+}
+
+/// Ctrl-C in a terminal goes to the whole process group; the host decides when its engine ends.
+#[cfg(unix)]
+fn out_of_reach_of_ctrl_c(command: &mut Command) {
+    use std::os::unix::process::CommandExt;
+    command.process_group(0);
+}
+
+#[cfg(not(unix))]
+fn out_of_reach_of_ctrl_c(_command: &mut Command) {}
+
+fn read_events(output: impl Read + Send + 'static) -> Receiver<Result<Event, String>> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(output);
+        loop {
+            let mut line = Vec::new();
+            match reader.by_ref().take(LINE_CAP).read_until(b'\n', &mut line) {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+            let event = serde_json::from_slice(&line).map_err(|_| beginning(&line));
+            let garbled = event.is_err();
+            if sender.send(event).is_err() || garbled {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+fn beginning(line: &[u8]) -> String {
+    String::from_utf8_lossy(line).chars().take(200).collect()
+}
+
+fn keep_last_words(errors: impl Read + Send + 'static, words: Arc<Mutex<VecDeque<String>>>) {
+    std::thread::spawn(move || {
+        for line in BufReader::new(errors).lines().map_while(Result::ok) {
+            let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
+            if words.len() == LAST_WORDS {
+                words.pop_front();
+            }
+            words.push_back(line.chars().take(300).collect());
+        }
+    });
+}
