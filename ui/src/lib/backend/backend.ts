@@ -1,0 +1,70 @@
+import type { ComparisonView } from "../types/ComparisonView";
+import type { Check } from "../types/Check";
+import type { ErrorReport } from "../types/ErrorReport";
+import type { EvidenceDetail } from "../types/EvidenceDetail";
+import type { EvidenceRow } from "../types/EvidenceRow";
+import type { GateReport } from "../types/GateReport";
+import type { PreflightReport } from "../types/PreflightReport";
+import type { RunEvent } from "../types/RunEvent";
+import type { RunSpec } from "../types/RunSpec";
+import type { Workspace } from "../types/Workspace";
+
+/** Who signs a report, and what they say. */
+export interface Signature {
+  reviewer: string;
+  notes: string;
+}
+
+/** Files dragged over or dropped into the window. */
+export type Drop = { kind: "over" } | { kind: "left" } | { kind: "dropped"; paths: string[] };
+
+/**
+ * Everything that the window can ask for. One function a command of the program; a refused request rejects with an
+ * {@link ErrorReport}. Nothing else in `ui/` knows how the program is reached.
+ */
+export interface Backend {
+  /** The workspace named on the command line. */
+  startingWorkspace(): Promise<string | null>;
+  /** Asks the user for a folder; null when they change their mind. */
+  chooseWorkspace(): Promise<string | null>;
+  openWorkspace(folder: string): Promise<Workspace>;
+
+  preflight(pack: string): Promise<PreflightReport>;
+  preflightCheck(pack: string, id: string): Promise<Check>;
+  preflightMarkdown(report: PreflightReport): Promise<string>;
+
+  defaultSpec(pack: string): Promise<RunSpec>;
+  /** Rejects with what is wrong with the settings. */
+  checkSpec(spec: RunSpec): Promise<void>;
+  /** Runs to the end; resolves with the evidence files. */
+  run(spec: RunSpec, out: string, onEvent: (event: RunEvent) => void): Promise<string[]>;
+  cancelRun(): Promise<void>;
+
+  /** Asks the user for evidence files; empty when they change their mind. */
+  chooseEvidence(): Promise<string[]>;
+  /** One row a file; folders among the paths are searched. */
+  listEvidence(paths: string[]): Promise<EvidenceRow[]>;
+  evidenceDetail(path: string): Promise<EvidenceDetail>;
+
+  compare(paths: string[], baseline: string | null): Promise<ComparisonView>;
+  gate(paths: string[]): Promise<GateReport>;
+  reportMarkdown(paths: string[], signature: Signature): Promise<string>;
+  /** Asks the user where to, then writes; null when they change their mind. */
+  exportReport(paths: string[], signature: Signature): Promise<string | null>;
+
+  copyText(text: string): Promise<void>;
+  /** Listens to files dragged into the window; returns a function that stops listening. */
+  onDrop(listener: (drop: Drop) => void): Promise<() => void>;
+}
+
+/** Whatever was thrown, as an error that can be shown. */
+export function errorReport(thrown: unknown): ErrorReport {
+  if (typeof thrown === "object" && thrown !== null && "code" in thrown && "message" in thrown && "hint" in thrown) {
+    return { code: String(thrown.code), message: String(thrown.message), hint: String(thrown.hint) };
+  }
+  return {
+    code: "unexpected",
+    message: thrown instanceof Error ? thrown.message : String(thrown),
+    hint: "Try again; if it happens again, report it with this message.",
+  };
+}

@@ -1,0 +1,36 @@
+import { Channel, invoke } from "@tauri-apps/api/core";
+import { getCurrentWebview } from "@tauri-apps/api/webview";
+import type { RunEvent } from "../types/RunEvent";
+import type { Backend } from "./backend";
+
+/** The backend of the desktop app: each function is a command of `src-tauri`. */
+export const tauri: Backend = {
+  startingWorkspace: () => invoke("starting_workspace"),
+  chooseWorkspace: () => invoke("choose_workspace"),
+  openWorkspace: (folder) => invoke("open_workspace", { folder }),
+
+  preflight: (pack) => invoke("preflight", { pack }),
+  preflightCheck: (pack, id) => invoke("preflight_check", { pack, id }),
+  preflightMarkdown: (report) => invoke("preflight_markdown", { report }),
+
+  defaultSpec: (pack) => invoke("default_spec", { pack }),
+  checkSpec: (spec) => invoke("check_spec", { spec }),
+  run: (spec, out, onEvent) => invoke("run", { spec, out, onEvent: new Channel<RunEvent>(onEvent) }),
+  cancelRun: () => invoke("cancel_run"),
+
+  chooseEvidence: () => invoke("choose_evidence"),
+  listEvidence: (paths) => invoke("list_evidence", { paths }),
+  evidenceDetail: (path) => invoke("evidence_detail", { path }),
+
+  compare: (paths, baseline) => invoke("compare", { paths, baseline }),
+  gate: (paths) => invoke("gate", { paths }),
+  reportMarkdown: (paths, signature) => invoke("report_markdown", { paths, ...signature }),
+  exportReport: (paths, signature) => invoke("export_report", { paths, ...signature }),
+
+  copyText: (text) => navigator.clipboard.writeText(text),
+  onDrop: (listener) =>
+    getCurrentWebview().onDragDropEvent(({ payload }) => {
+      if (payload.type === "drop") listener({ kind: "dropped", paths: payload.paths });
+      else listener({ kind: payload.type === "leave" ? "left" : "over" });
+    }),
+};

@@ -1,0 +1,165 @@
+import { errorReport, type Backend } from "./backend/backend";
+import { seconds } from "./format";
+import { armName } from "./labels";
+import type { ArmRecall } from "./types/ArmRecall";
+import type { ErrorReport } from "./types/ErrorReport";
+import type { LoadedPack } from "./types/LoadedPack";
+import type { RunEvent } from "./types/RunEvent";
+import type { RunSpec } from "./types/RunSpec";
+import type { TrialOutcome } from "./types/TrialOutcome";
+
+export type Phase = "idle" | "starting" | "loading" | "running" | "finished" | "cancelled" | "failed";
+
+/** Lines of the log that are kept. */
+const LOG_LINES = 500;
+
+type Started = Extract<RunEvent, { type: "started" }>;
+type Memory = Extract<RunEvent, { type: "memory" }>;
+
+/** The trial that is going on. */
+export interface Current {
+  rung: number;
+  sample: number;
+  arm: string;
+  stage: string;
+  tokens: number;
+}
+
+/** Key of a trial, and of an arm on a rung. */
+export const trialKey = (rung: number, arm: string, sample: number) => `${rung}/${arm}/${sample}`;
+export const armKey = (rung: number, arm: string) => `${rung}/${arm}`;
+
+/** A run as it happens: what its events have added up to. */
+export class LiveRun {
+  phase = $state<Phase>("idle");
+  cancelling = $state(false);
+  started = $state.raw<Started | null>(null);
+  pack = $state.raw<LoadedPack | null>(null);
+  current = $state.raw<Current | null>(null);
+  outcomes = $state<Record<string, TrialOutcome>>({});
+  recalls = $state<Record<string, ArmRecall>>({});
+  memory = $state.raw<Memory[]>([]);
+  log = $state.raw<string[]>([]);
+  done = $state(0);
+  remaining = $state.raw<number | null>(null);
+  paths = $state.raw<string[]>([]);
+  error = $state.raw<ErrorReport | null>(null);
+  /** Tokens generated and seconds spent in trials that are done. */
+  tokens = $state(0);
+  trialSeconds = $state(0);
+
+  readonly #backend: Backend;
+  readonly #onEvidence: () => void;
+  #run = 0;
+
+  /** `onEvidence` is called whenever an evidence file has been written. */
+  constructor(backend: Backend, onEvidence: () => void) {
+    this.#backend = backend;
+    this.#onEvidence = onEvidence;
+  }
+
+  get active(): boolean {
+    return this.phase === "starting" || this.phase === "loading" || this.phase === "running";
+  }
+
+  async start(spec: RunSpec, out: string): Promise<void> {
+    this.#reset();
+    const run = ++this.#run;
+    this.phase = "starting";
+    try {
+      // Events of a run that has already ended must not touch the next one.
+      this.paths = await this.#backend.run(spec, out, (event) => run === this.#run && this.apply(event));
+      this.#end("finished");
+    } catch (thrown) {
+      const error = errorReport(thrown);
+      if (error.code === "cancelled") this.#end("cancelled");
+      else {
+        this.error = error;
+        this.#end("failed");
+      }
+      this.#say(error.message);
+    }
+  }
+
+  async cancel(): Promise<void> {
+    this.cancelling = true;
+    await this.#backend.cancelRun();
+  }
+
+  apply(event: RunEvent): void {
+    switch (event.type) {
+      case "started":
+        this.started = event;
+        this.phase = "loading";
+        this.#say(`engine started, ${event.trials} trials to go; loading the pack`);
+        break;
+      case "loaded":
+        this.pack = event.pack;
+        this.phase = "running";
+        this.#say(`${event.pack.name} loaded, computing in ${event.pack.compute_dtype}`);
+        break;
+      case "trial-started":
+        this.current = { rung: event.rung, sample: event.sample, arm: event.arm, stage: "prefill", tokens: 0 };
+        break;
+      case "trial-progress":
+        if (this.current) this.current = { ...this.current, stage: event.stage, tokens: event.tokens };
+        break;
+      case "trial-done":
+        this.#record(event);
+        break;
+      case "memory":
+        this.memory = [...this.memory, event];
+        break;
+      case "rung-done":
+        this.paths = [...this.paths.filter((path) => path !== event.path), event.path];
+        this.#say(`rung ${event.rung} complete: ${event.path}`);
+        this.#onEvidence();
+        break;
+      case "finished":
+        this.#say("finished");
+        break;
+    }
+  }
+
+  #record(event: Extract<RunEvent, { type: "trial-done" }>): void {
+    const { rung, arm, sample, outcome } = event;
+    this.outcomes[trialKey(rung, arm, sample)] = outcome;
+    this.recalls[armKey(rung, arm)] = event.recall;
+    this.done = event.done;
+    this.remaining = event.remaining_s;
+    this.tokens += outcome.generated_tokens;
+    this.trialSeconds += outcome.seconds;
+    const restored = outcome.restored;
+    const ran = restored
+      ? `, ${restored.positions} positions restored in ${restored.f_theta_layers + restored.capture_layers} layers`
+      : "";
+    const verdict = outcome.hit ? "hit" : "miss";
+    this.#say(`rung ${rung} · sample ${sample} · ${armName(arm)}: ${verdict}, ${seconds(outcome.seconds)}${ran}`);
+  }
+
+  #say(line: string): void {
+    this.log = [...this.log.slice(1 - LOG_LINES), line];
+  }
+
+  #end(phase: Phase): void {
+    this.phase = phase;
+    this.current = null;
+    this.remaining = null;
+    this.cancelling = false;
+  }
+
+  #reset(): void {
+    this.started = null;
+    this.pack = null;
+    this.outcomes = {};
+    this.recalls = {};
+    this.memory = [];
+    this.log = [];
+    this.done = 0;
+    this.paths = [];
+    this.error = null;
+    this.tokens = 0;
+    this.trialSeconds = 0;
+    this.#end("idle");
+  }
+}
