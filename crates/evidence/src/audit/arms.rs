@@ -1,0 +1,284 @@
+//! Rules on every arm, and on the prompts (RULES §1.1, §1.2).
+
+use super::Case;
+use crate::Finding;
+use crate::json::{At, eq, eq6, median, round};
+use crate::model::Arm;
+use serde_json::{Value, json};
+
+pub(super) fn rules(case: &Case, out: &mut Vec<Finding>) {
+    for arm in &case.niah.arms {
+        array_lengths(case, arm, out);
+        flags(arm, out);
+        recall_values(case, arm, out);
+        case_sensitive(arm, out);
+        overmatch(arm, out);
+        throughput(case, arm, out);
+        latency(case, arm, out);
+        attention_rows(case, &arm.key, out);
+    }
+    prompt_lengths(case, out);
+    degenerate_texts(case, out);
+    tautology(case, out);
+}
+
+fn array_lengths(case: &Case, arm: &Arm, out: &mut Vec<Finding>) {
+    let block = case.result(&arm.key);
+    let len = |pointer| block.list(pointer).map(|list| list.len() as u64);
+    let (decoded, correct) = (len("/per_sample_decoded"), len("/per_sample_correct"));
+    let n = case.niah.n;
+    if [decoded, correct].into_iter().flatten().any(|len| len != n) {
+        let message = format!("{} holds {decoded:?} texts and {correct:?} flags for {n} samples", arm.key)
+            .replace("Some(", "")
+            .replace(')', "")
+            .replace("None", "no");
+        let data = json!({ "arm": arm.key, "decoded": decoded, "correct": correct, "n": n });
+        out.push(Finding::new("ARRAY_LEN_MISMATCH", format!("/results/{}", arm.key), message, data));
+    }
+}
+
+fn prompt_lengths(case: &Case, out: &mut Vec<Finding>) {
+    let (got, n) = (case.niah.prompt_lens.len() as u64, case.niah.n);
+    if got > 0 && got != n {
+        let message = format!("{got} prompt lengths for {n} samples");
+        let data = json!({ "field": "prompt_token_lens", "got": got, "n": n });
+        out.push(Finding::new("ARRAY_LEN_MISMATCH", "/config/prompt_token_lens", message, data));
+    }
+}
+
+fn flags(arm: &Arm, out: &mut Vec<Finding>) {
+    let wrong: Vec<usize> = arm
+        .rows
+        .iter()
+        .filter(|row| !row.answer.is_empty() && row.stored_hit.is_some_and(|stored| stored != row.hit))
+        .map(|row| row.index)
+        .collect();
+    if let Some(first) = wrong.first() {
+        let message = format!("{}: the stored flags of samples {wrong:?} contradict their texts", arm.key);
+        let pointer = format!("/results/{}/per_sample_correct/{first}", arm.key);
+        out.push(Finding::new(
+            "RECALL_FLAG_MISMATCH",
+            pointer,
+            message,
+            json!({ "arm": arm.key, "samples": wrong }),
+        ));
+    }
+}
+
+fn recall_values(case: &Case, arm: &Arm, out: &mut Vec<Finding>) {
+    if case.samples.is_empty() {
+        return;
+    }
+    let block = case.result(&arm.key);
+    let wrong_count = block.whole("/samples_correct").is_some_and(|stored| stored != arm.hits);
+    let wrong_total = block.whole("/samples_total").is_some_and(|stored| stored != case.niah.n);
+    let claimed = block.number("/recall");
+    if wrong_count || wrong_total || claimed.is_some_and(|claimed| !eq(claimed, arm.recall)) {
+        let stored = claimed.map_or_else(|| "no recall".to_owned(), |claimed| format!("recall {claimed}"));
+        let message =
+            format!("{} stores {stored}; its texts give {}/{} = {}", arm.key, arm.hits, arm.n, arm.recall);
+        let data = json!({ "arm": arm.key, "claimed": claimed, "recomputed": arm.recall });
+        out.push(Finding::new(
+            "RECALL_VALUE_MISMATCH",
+            format!("/results/{}/recall", arm.key),
+            message,
+            data,
+        ));
+    }
+}
+
+fn alnum(text: &str) -> String {
+    text.to_lowercase().chars().filter(char::is_ascii_alphanumeric).collect()
+}
+
+fn case_sensitive(arm: &Arm, out: &mut Vec<Finding>) {
+    let misses = || arm.rows.iter().filter(|row| !row.hit && !row.answer.is_empty());
+    let case_extra: Vec<usize> = misses().filter(|row| row.hit_ignoring_case).map(|row| row.index).collect();
+    let format_extra: Vec<usize> =
+        misses().filter(|row| alnum(&row.text).contains(&alnum(&row.answer))).map(|row| row.index).collect();
+    let digits_extra: Vec<usize> = misses()
+        .filter(|row| row.answer.rsplit('-').next().is_some_and(|digits| row.text.contains(digits)))
+        .map(|row| row.index)
+        .collect();
+    if case_extra.is_empty() && format_extra.is_empty() {
+        return;
+    }
+    let share = |extra: usize| (arm.hits + extra as u64) as f64 / arm.n as f64;
+    let message = format!(
+        "{}: {}/{} strictly, {}/{} when case is ignored",
+        arm.key, arm.hits, arm.n, arm.hits_ignoring_case, arm.n
+    );
+    let data = json!({
+        "arm": arm.key,
+        "case_insensitive_extra": case_extra,
+        "format_insensitive_extra": format_extra,
+        "digits_only_extra": digits_extra,
+        "recall_strict": arm.recall,
+        "recall_case_insensitive": share(case_extra.len()),
+        "recall_format_insensitive": share(format_extra.len()),
+    });
+    out.push(Finding::new("CASE_SENSITIVE_MISS", format!("/results/{}", arm.key), message, data));
+}
+
+/// The answer only stands there followed by another digit.
+fn overmatch(arm: &Arm, out: &mut Vec<Finding>) {
+    let only_longer = |text: &str, answer: &str| {
+        let mut ends =
+            text.match_indices(answer).map(|(at, found)| text[at + found.len()..].chars().next()).peekable();
+        ends.peek().is_some() && ends.all(|next| next.is_some_and(|c| c.is_ascii_digit()))
+    };
+    let samples: Vec<usize> = arm
+        .rows
+        .iter()
+        .filter(|row| !row.answer.is_empty() && only_longer(&row.text, &row.answer))
+        .map(|row| row.index)
+        .collect();
+    if !samples.is_empty() {
+        let message = format!("{}: in samples {samples:?} the code only begins a longer number", arm.key);
+        let data = json!({ "arm": arm.key, "samples": samples });
+        out.push(Finding::new("SUBSTRING_OVERMATCH", format!("/results/{}", arm.key), message, data));
+    }
+}
+
+fn rates(block: &Value) -> Option<Vec<f64>> {
+    block.numbers("/per_sample_throughput_tokens_per_sec").filter(|rates| !rates.is_empty())
+}
+
+fn throughput(case: &Case, arm: &Arm, out: &mut Vec<Finding>) {
+    let block = case.result(&arm.key);
+    let Some(rates) = rates(block) else { return };
+    let differs = |key: &str, want: f64| block.number(key).is_some_and(|stored| !eq(stored, want));
+    let unequal = |key: &str, want: Option<f64>| {
+        block.number(key).zip(want).is_some_and(|(stored, want)| stored != want)
+    };
+    let wrong = differs("/mean_throughput_tokens_per_sec", rates.iter().sum::<f64>() / case.niah.n as f64)
+        || median(&rates).is_some_and(|want| differs("/median_throughput_tokens_per_sec", want))
+        || unequal("/min_throughput_tokens_per_sec", rates.iter().copied().reduce(f64::min))
+        || unequal("/max_throughput_tokens_per_sec", rates.iter().copied().reduce(f64::max));
+    if wrong {
+        let message = format!(
+            "{}: mean, median, least or largest rate does not follow from the samples' rates",
+            arm.key
+        );
+        let pointer = format!("/results/{}/mean_throughput_tokens_per_sec", arm.key);
+        out.push(Finding::new("THROUGHPUT_STAT_MISMATCH", pointer, message, json!({ "arm": arm.key })));
+    }
+}
+
+fn latency(case: &Case, arm: &Arm, out: &mut Vec<Finding>) {
+    let block = case.result(&arm.key);
+    let Some(rates) = rates(block) else { return };
+    if let Some(tokens) = block.numbers("/per_sample_decode_tokens") {
+        let seconds: Vec<f64> =
+            tokens.iter().zip(&rates).map(|(t, rate)| if *rate == 0.0 { 0.0 } else { t / rate }).collect();
+        let mean = seconds.iter().sum::<f64>() / case.niah.n as f64;
+        let claimed = block.number("/mean_latency_s");
+        let median_differs = block
+            .number("/median_latency_s")
+            .zip(median(&seconds))
+            .is_some_and(|(stored, want)| !eq6(stored, want));
+        if claimed.is_some_and(|claimed| !eq6(mean, claimed)) || median_differs {
+            let message = format!(
+                "{}: stored latencies do not follow from tokens and rates (mean {mean:.3} s)",
+                arm.key
+            );
+            let data = json!({ "arm": arm.key, "recomputed_mean": mean, "claimed_mean": claimed });
+            let pointer = format!("/results/{}/mean_latency_s", arm.key);
+            out.push(Finding::new("LATENCY_STAT_MISMATCH", pointer, message, data));
+        }
+    }
+    latency_spread(arm, &rates, out);
+}
+
+fn latency_spread(arm: &Arm, rates: &[f64], out: &mut Vec<Finding>) {
+    let (low, high) =
+        rates.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), r| (low.min(*r), high.max(*r)));
+    if low <= 0.0 {
+        return;
+    }
+    let ratio = round(high / low, 2);
+    if ratio > 3.0 {
+        let message = format!("{}: the fastest sample ran {ratio}× as fast as the slowest", arm.key);
+        let data = json!({
+            "arm": arm.key,
+            "ratio": ratio,
+            "mean_tok_s": arm.mean_tok_s.map(|rate| round(rate, 4)),
+            "median_tok_s": arm.median_tok_s.map(|rate| round(rate, 4)),
+        });
+        let pointer = format!("/results/{}/per_sample_throughput_tokens_per_sec", arm.key);
+        out.push(Finding::new("LATENCY_SPREAD", pointer, message, data));
+    }
+}
+
+fn attention_rows(case: &Case, arm: &str, out: &mut Vec<Finding>) {
+    let pointer = format!("/attention_window/per_config/{arm}");
+    let Some(block) = case.value.at(&pointer) else { return };
+    let Some(rows) = block.list("/per_sample").filter(|rows| !rows.is_empty()) else { return };
+    let keys: Option<Vec<f64>> = rows.iter().map(|row| row.number("/effective_keys_at_last_query")).collect();
+    let Some(keys) = keys else { return };
+    let mean = keys.iter().sum::<f64>() / keys.len() as f64;
+    let reach = case.niah.sink.zip(case.niah.window).map(|(sink, window)| (sink + window) as f64);
+    let expected =
+        |len: f64| if arm == "v03_sink_window" { reach.map_or(len, |reach| len.min(reach)) } else { len };
+    let wrong_mean =
+        block.number("/effective_keys_at_last_query_mean").is_some_and(|stored| !eq(mean, stored));
+    let wrong_row = rows
+        .iter()
+        .zip(&keys)
+        .any(|(row, keys)| row.number("/seq_len").is_some_and(|len| expected(len) != *keys));
+    if wrong_mean || wrong_row {
+        let message =
+            format!("{arm}: the attention window's mean or rows do not follow from the prompt lengths");
+        out.push(Finding::new("ATTN_WINDOW_MISMATCH", pointer, message, json!({ "arm": arm })));
+    }
+}
+
+fn tautology(case: &Case, out: &mut Vec<Finding>) {
+    let pointer =
+        format!("/attention_window/per_config/{}/effective_attention_fraction_mean", case.niah.kind.sut());
+    if case.value.number(&pointer) == Some(1.0) {
+        let message = "the attention fraction of the arm under test is 1.0: a length divided by itself";
+        out.push(Finding::new("ARCH_GATE_TAUTOLOGY", pointer, message, json!({ "value": 1.0 })));
+    }
+}
+
+fn degenerate_texts(case: &Case, out: &mut Vec<Finding>) {
+    let Some(arm) = case.niah.sut() else { return };
+    let samples: Vec<usize> =
+        arm.rows.iter().filter(|row| degenerate(&row.text)).map(|row| row.index).collect();
+    if let Some(first) = samples.first() {
+        let message = format!("{}: samples {samples:?} end in one repeated phrase", arm.key);
+        let pointer = format!("/results/{}/per_sample_decoded/{first}", arm.key);
+        out.push(Finding::new(
+            "OUTPUT_DEGENERATE",
+            pointer,
+            message,
+            json!({ "arm": arm.key, "samples": samples }),
+        ));
+    }
+}
+
+/// RULES §0: eight equal short lines in a row, or an end that repeats a unit of at most eight characters.
+pub(super) fn degenerate(text: &str) -> bool {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let mut run = 0;
+    for (i, line) in lines.iter().enumerate() {
+        run = if i > 0 && lines[i - 1] == *line { run + 1 } else { 1 };
+        if run >= 8 && line.chars().count() <= 12 {
+            return true;
+        }
+    }
+    let trimmed: Vec<char> = text.trim().chars().collect();
+    if trimmed.len() < 16 {
+        return false;
+    }
+    let tail = &trimmed[trimmed.len().saturating_sub(256)..];
+    (1..=8).any(|unit| repeats(tail, unit) >= 8 && repeats(tail, unit) * unit >= 16)
+}
+
+/// How often the last `unit` characters repeat at the end.
+fn repeats(tail: &[char], unit: usize) -> usize {
+    let mut chunks = tail.rchunks_exact(unit);
+    let Some(last) = chunks.next() else { return 0 };
+    1 + chunks.take_while(|chunk| *chunk == last).count()
+}

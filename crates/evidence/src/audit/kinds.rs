@@ -1,0 +1,150 @@
+//! Rules on one kind or two (RULES §1.4, §1.5, §1.7).
+
+use super::{Case, schema};
+use crate::Finding;
+use crate::json::{At, round};
+use crate::model::{NiahKind, Platform};
+use serde_json::{Map, Value, json};
+
+const GIB: f64 = 1_073_741_824.0;
+/// f_θ folders that are published with the reference project, by their last path component.
+const PUBLISHED: [&str; 1] = ["f_theta_v5_s5_sliding"];
+
+pub(super) fn rules(case: &Case, out: &mut Vec<Finding>) {
+    match case.niah.kind {
+        NiahKind::SameCheckpoint => same_checkpoint(case, out),
+        NiahKind::CrossModel => cross_model(case, out),
+        NiahKind::CrossModelMac => {}
+    }
+    if case.is(NiahKind::CrossModel) || case.is(NiahKind::CrossModelMac) {
+        exact_layers(case, out);
+    }
+    peak_not_lower(case, out);
+    if !case.is(NiahKind::CrossModel) {
+        memory_absent(case, out);
+    }
+    unpublished(case, out);
+}
+
+fn same_checkpoint(case: &Case, out: &mut Vec<Finding>) {
+    let message = "proposer and verifier are one checkpoint: restored K/V are the true ones";
+    out.push(Finding::new("SELF_PROJECTION", "/config/model", message, json!({})));
+    if schema(case.value).is_some_and(|version| version < 4) {
+        let message = "this schema records no per-sample rates";
+        out.push(Finding::new("THROUGHPUT_ABSENT", "/schema_version", message, json!({})));
+    }
+    if case.value.pointer("/config/attn_impl").is_none() {
+        let message = "the attention implementation is not recorded";
+        out.push(Finding::new("ATTN_IMPL_UNRECORDED", "/config/attn_impl", message, json!({})));
+    }
+    driver_memory(case, out);
+}
+
+fn driver_memory(case: &Case, out: &mut Vec<Finding>) {
+    let arms = case.value.at("/memory/per_config").and_then(Value::as_object);
+    if case.platform != Platform::Mac || case.value.at("/memory").is_none() {
+        return;
+    }
+    let driver = arms
+        .into_iter()
+        .flatten()
+        .filter_map(|(arm, block)| Some((arm.clone(), block.number("/driver_allocated_bytes")? / GIB)));
+    let all: Vec<(String, f64)> = driver.collect();
+    let table = |rows: Vec<&(String, f64)>| {
+        Value::Object(
+            rows.into_iter().map(|(arm, gib)| (arm.clone(), json!(round(*gib, 2)))).collect::<Map<_, _>>(),
+        )
+    };
+    let data = json!({ "device": "mps", "driver_gib": table(all.iter().collect()) });
+    let message = "the device has no peak counter; the driver's allocation was sampled";
+    out.push(Finding::new("MEM_NO_PEAK_COUNTER", "/memory/per_config", message, data));
+    let over: Vec<_> = all.iter().filter(|(_, gib)| *gib >= 24.0).collect();
+    if !over.is_empty() {
+        let highest = over.iter().map(|(_, gib)| *gib).fold(0.0, f64::max);
+        let message = format!("the driver holds up to {highest:.2} GiB, the machine has 24");
+        let data = json!({ "driver_gib": table(over) });
+        out.push(Finding::new("MEM_OVER_24GIB", "/memory/per_config", message, data));
+    }
+}
+
+fn cross_model(case: &Case, out: &mut Vec<Finding>) {
+    let message = "this kind re-forwards the whole sequence for every token";
+    if case.niah.provenance.is_none() || case.niah.decode == "reforward" {
+        out.push(Finding::new("NO_KV_CACHE_IN_RUN", "/kind", message, json!({})));
+    }
+    if case.niah.identity {
+        let message = "the verifier's own K/V were injected";
+        out.push(Finding::new("IDENTITY_RESTORE", "/config/identity_restore", message, json!({})));
+    }
+    if case.value.pointer("/config/s5_exact_full_attn").is_none() {
+        let message = "whether full layers were kept exact is not recorded";
+        out.push(Finding::new("S5_FLAG_ABSENT", "/config/s5_exact_full_attn", message, json!({})));
+    }
+    let no_hit = case.niah.sut().is_some_and(|sut| sut.hits == 0);
+    if case.value.is_on("/gate/architectural_correctness") && no_hit {
+        let message = "architectural correctness is true while the arm recalls nothing";
+        out.push(Finding::new(
+            "ARCH_TRUE_AT_ZERO_RECALL",
+            "/gate/architectural_correctness",
+            message,
+            json!({}),
+        ));
+    }
+}
+
+fn exact_layers(case: &Case, out: &mut Vec<Finding>) {
+    if !case.niah.s5 {
+        return;
+    }
+    let key = if case.is(NiahKind::CrossModel) { "s5_exact_layers" } else { "full_attention_layers" };
+    let layers = case.value.at(&format!("/config/{key}"));
+    let message = "full-attention layers were kept exact (S5)";
+    out.push(Finding::new(
+        "S5_EXACT_FULL_ATTN",
+        "/config/s5_exact_full_attn",
+        message,
+        json!({ "layers": layers }),
+    ));
+}
+
+fn peak_not_lower(case: &Case, out: &mut Vec<Finding>) {
+    let base = match case.niah.kind {
+        NiahKind::SameCheckpoint if case.platform != Platform::Mac => "/memory/per_config",
+        NiahKind::CrossModel => "/memory",
+        _ => return,
+    };
+    let peak = |arm: &str| case.value.whole(&format!("{base}/{arm}/peak_allocated_bytes"));
+    let (sut, oracle) = (case.niah.kind.sut(), case.niah.kind.oracle());
+    let Some((sut_peak, oracle_peak)) = peak(sut).zip(peak(oracle)) else { return };
+    if sut_peak >= oracle_peak && oracle_peak > 0 {
+        let ratio = round(sut_peak as f64 / oracle_peak as f64, 4);
+        let message = format!("the measured peak is {ratio}× the oracle's");
+        let data = json!({ "sut_peak": sut_peak, "oracle_peak": oracle_peak, "ratio": ratio });
+        out.push(Finding::new(
+            "MEM_PEAK_NOT_LOWER",
+            format!("{base}/{sut}/peak_allocated_bytes"),
+            message,
+            data,
+        ));
+    }
+}
+
+fn memory_absent(case: &Case, out: &mut Vec<Finding>) {
+    let absent = case.value.at("/memory").is_none_or(|block| block.as_object().is_some_and(Map::is_empty));
+    if absent {
+        out.push(Finding::new("MEMORY_ABSENT", "/memory", "no memory figure is recorded", json!({})));
+    }
+}
+
+/// A file with our provenance carries the digests of its f_θ: it can be told apart without the checkout.
+fn unpublished(case: &Case, out: &mut Vec<Finding>) {
+    let Some(folder) = case.niah.f_theta.as_deref().filter(|_| case.niah.provenance.is_none()) else {
+        return;
+    };
+    let last = folder.trim_end_matches('/').rsplit('/').next().unwrap_or(folder);
+    if folder.starts_with("/tmp") || !PUBLISHED.contains(&last) {
+        let message = format!("the f_θ {folder} is not in the workspace");
+        let data = json!({ "f_theta_dir": folder });
+        out.push(Finding::new("FTHETA_NOT_IN_CHECKOUT", "/config/f_theta_dir", message, data));
+    }
+}

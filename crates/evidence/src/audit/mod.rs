@@ -1,0 +1,216 @@
+//! The audit: every rule over every file, then the verdict.
+//!
+//! Rules live beside the part of a file that they look at; each is a short function that adds findings.
+
+mod arms;
+mod claims;
+mod kinds;
+mod mac;
+mod neighbours;
+mod own;
+mod repo_gate;
+
+pub(crate) use repo_gate::repo_gate;
+
+use crate::finding::INTEGRITY;
+use crate::model::{self, Datasets, Identity, Niah, NiahKind, Platform, Role};
+use crate::read::File;
+use crate::recompute::{self, Recomputed};
+use crate::{Finding, json::At};
+use niah::Sample;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::rc::Rc;
+use ts_rs::TS;
+
+/// What a file's own gate comes to (RULES §6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, TS)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The gate holds as a point estimate.
+    Pass,
+    /// It would hold whatever the claim is.
+    Vacuous,
+    /// It does not hold, or stored numbers do not follow from their rows.
+    Fail,
+    /// An arm is missing.
+    Inconclusive,
+    /// Written by a schema that proves too little.
+    Legacy,
+    /// The kind carries no gate.
+    NotAGateReport,
+}
+
+/// Everything known of one file.
+#[derive(Clone, Debug, PartialEq, Serialize, TS)]
+pub struct Audit {
+    /// The file.
+    pub path: PathBuf,
+    /// Its name.
+    pub name: String,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Its SHA-256.
+    pub sha256: String,
+    /// What it is.
+    pub identity: Identity,
+    /// Needle evidence, recounted; null for other kinds.
+    pub niah: Option<Niah>,
+    /// What the file claims: its `gate` block as stored.
+    #[ts(type = "unknown")]
+    pub claimed_gate: Option<Value>,
+    /// Recomputed numbers; null for other kinds.
+    pub recomputed: Option<Recomputed>,
+    /// Findings, errors first.
+    pub findings: Vec<Finding>,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The verdict if schema age did not matter.
+    pub verdict_ignoring_schema_age: Verdict,
+    /// That verdict, with pass turned into inconclusive below 72 samples.
+    pub verdict_strict_statistics: Verdict,
+    /// No stored number contradicts its rows.
+    pub integrity_ok: bool,
+}
+
+impl Audit {
+    /// Whether the file comes from the demonstration pack.
+    pub fn is_demo(&self) -> bool {
+        self.niah.as_ref().and_then(|niah| niah.provenance.as_ref()).is_some_and(|provenance| provenance.demo)
+    }
+
+    /// Whether a finding of this code was made.
+    pub fn has(&self, code: &str) -> bool {
+        self.findings.iter().any(|finding| finding.code == code)
+    }
+
+    /// Nominal padding lines of the file's rung, or its line bounds in words.
+    pub fn rung_label(&self) -> String {
+        match &self.niah {
+            Some(Niah { rung: Some(rung), .. }) => rung.to_string(),
+            Some(niah) => format!("{}–{}", niah.min_lines, niah.max_lines),
+            None => "–".to_owned(),
+        }
+    }
+}
+
+/// What a rule looks at.
+struct Case<'a> {
+    value: &'a Value,
+    niah: &'a Niah,
+    samples: &'a [Sample],
+    recomputed: &'a Recomputed,
+    platform: Platform,
+}
+
+impl Case<'_> {
+    fn is(&self, kind: NiahKind) -> bool {
+        self.niah.kind == kind
+    }
+
+    /// The stored block of an arm.
+    fn result(&self, arm: &str) -> &Value {
+        self.value.at("/results").and_then(|results| results.get(arm)).unwrap_or(&Value::Null)
+    }
+}
+
+/// Audits files that belong together: some rules look at the neighbours.
+pub fn audit(files: &[File]) -> Vec<Audit> {
+    let mut datasets = Datasets::default();
+    let mut audits: Vec<Audit> = files.iter().map(|file| audit_one(file, &mut datasets)).collect();
+    neighbours::look(&mut audits);
+    for audit in &mut audits {
+        audit.findings.sort_by_key(|finding| finding.severity);
+    }
+    audits
+}
+
+fn audit_one(file: &File, datasets: &mut Datasets) -> Audit {
+    let value = &file.value;
+    let identity = model::identity(value);
+    let read = model::niah(value, datasets);
+    let (niah, samples) = read.map_or((None, Rc::default()), |(niah, samples)| (Some(niah), samples));
+    let recomputed = niah.as_ref().map(|niah| recompute::recompute(value, niah));
+    let mut findings = Vec::new();
+    if let Some((niah, recomputed)) = niah.as_ref().zip(recomputed.as_ref()) {
+        let case = Case { value, niah, samples: &samples, recomputed, platform: identity.platform };
+        arms::rules(&case, &mut findings);
+        claims::rules(&case, &mut findings);
+        kinds::rules(&case, &mut findings);
+        mac::rules(&case, &mut findings);
+        own::rules(&case, &mut findings);
+    } else {
+        nameless(value, &identity, &mut findings);
+    }
+    let integrity_ok = !findings.iter().any(|finding| INTEGRITY.contains(&finding.code));
+    let verdicts = verdicts(&identity, niah.as_ref(), value, &findings, integrity_ok);
+    Audit {
+        path: file.path.clone(),
+        name: file.name.clone(),
+        bytes: file.bytes,
+        sha256: file.sha256.clone(),
+        claimed_gate: value.at("/gate").cloned(),
+        identity,
+        niah,
+        recomputed,
+        findings,
+        verdict: verdicts[0],
+        verdict_ignoring_schema_age: verdicts[1],
+        verdict_strict_statistics: verdicts[2],
+        integrity_ok,
+    }
+}
+
+fn nameless(value: &Value, identity: &Identity, out: &mut Vec<Finding>) {
+    if identity.kind.is_none() {
+        out.push(Finding::new("NO_KIND", "/kind", "the file names no kind", json!({})));
+    } else if identity.role == Role::Other && value.get("schema_version").is_none() {
+        out.push(Finding::new(
+            "NO_SCHEMA_VERSION",
+            "/schema_version",
+            "the file names no schema version",
+            json!({}),
+        ));
+    }
+}
+
+/// RULES §6.1, in order: the verdict, the verdict ignoring schema age, the strict one.
+fn verdicts(
+    identity: &Identity,
+    niah: Option<&Niah>,
+    value: &Value,
+    findings: &[Finding],
+    integrity_ok: bool,
+) -> [Verdict; 3] {
+    let Some(niah) = niah else {
+        let verdict =
+            if identity.role == Role::Niah { Verdict::Inconclusive } else { Verdict::NotAGateReport };
+        return [verdict; 3];
+    };
+    let fired = |codes: &[&str]| findings.iter().any(|finding| codes.contains(&finding.code));
+    let gate = match niah.pair() {
+        _ if !integrity_ok => Verdict::Fail,
+        None => Verdict::Inconclusive,
+        Some((sut, oracle)) if !recompute::within_5pp(sut.hits, oracle.hits, niah.n) => Verdict::Fail,
+        _ if fired(&["DELTA_ON_ZERO_RECALL", "RESTORATION_NOT_EXECUTED", "SUT_NEVER_RAN"]) => {
+            Verdict::Vacuous
+        }
+        _ if niah.kind == NiahKind::SameCheckpoint && !value.is_on("/kl/kl_on") => Verdict::Vacuous,
+        _ => Verdict::Pass,
+    };
+    let legacy = integrity_ok
+        && niah.kind == NiahKind::CrossModelMac
+        && schema(value).is_none_or(|version| version < 2);
+    let ageless = if legacy && gate == Verdict::Pass { Verdict::Inconclusive } else { gate };
+    let strict = if ageless == Verdict::Pass && niah.n < 72 { Verdict::Inconclusive } else { ageless };
+    [if legacy { Verdict::Legacy } else { gate }, ageless, strict]
+}
+
+/// Schema version for tests: missing counts as 1; None when it is no number.
+pub(crate) fn schema(value: &Value) -> Option<i64> {
+    match value.get("schema_version") {
+        None => Some(1),
+        Some(version) => version.as_i64(),
+    }
+}

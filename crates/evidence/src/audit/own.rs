@@ -1,0 +1,73 @@
+//! Rules on our own blocks: counters and digests prove what names and flags cannot.
+
+use super::Case;
+use crate::Finding;
+use niah::Sample;
+use serde_json::json;
+
+pub(super) fn rules(case: &Case, out: &mut Vec<Finding>) {
+    counters(case, out);
+    dataset(case, out);
+    control(case, out);
+}
+
+/// Every evicted position of every layer of the arm under test must have been injected.
+fn counters(case: &Case, out: &mut Vec<Finding>) {
+    let Some(sut) = case.niah.sut().filter(|_| case.niah.provenance.is_some()) else { return };
+    let pointer = format!("/restoration/{}", sut.key);
+    let message = match case.niah.restored(&sut.key) {
+        None => format!("{} has no restoration counters", sut.key),
+        Some(counters) if counters.evicted_positions == 0 => {
+            format!("{}: the prompts fit into sink and window; nothing was evicted", sut.key)
+        }
+        Some(counters) if !counters.is_complete() => {
+            let short = counters
+                .layers
+                .iter()
+                .find(|layer| layer.from_f_theta + layer.from_capture != counters.evicted_positions);
+            let (layer, got) =
+                short.map_or((0, 0), |layer| (layer.layer, layer.from_f_theta + layer.from_capture));
+            format!(
+                "{}: layer {layer} got {got} of {} evicted positions",
+                sut.key, counters.evicted_positions
+            )
+        }
+        Some(_) => return,
+    };
+    out.push(Finding::new("RESTORATION_NOT_EXECUTED", pointer, message, json!({ "arm": sut.key })));
+}
+
+/// The regenerated prompts, in the recorded variant, must have the recorded digest.
+fn dataset(case: &Case, out: &mut Vec<Finding>) {
+    let Some(provenance) = &case.niah.provenance else { return };
+    let recorded = &provenance.dataset;
+    let regenerated = digest(case.samples, recorded.prompt_variant);
+    if regenerated != recorded.sha256 {
+        let message = "the prompts of the recorded seed and bounds do not have the recorded digest";
+        let data = json!({ "claimed": recorded.sha256, "recomputed": regenerated });
+        out.push(Finding::new("DATASET_LENGTH_MISMATCH", "/provenance/dataset/sha256", message, data));
+    }
+}
+
+/// SHA-256 over the prompts as they are put, each followed by a zero byte.
+fn digest(samples: &[Sample], variant: niah::PromptVariant) -> String {
+    let bytes: Vec<u8> = samples
+        .iter()
+        .flat_map(|sample| variant.text(&sample.prompt).into_bytes().into_iter().chain([0]))
+        .collect();
+    files::sha256(&bytes)
+}
+
+/// An arm with nothing restored that recalls as much as the restored one: restoration carries nothing.
+fn control(case: &Case, out: &mut Vec<Finding>) {
+    let Some(sut) = case.niah.sut().filter(|sut| sut.hits > 0) else { return };
+    let controls = ["sink_window", "no_restoration", "v03_sink_window"];
+    let equal = controls.iter().filter_map(|key| case.niah.arm(key)).find(|arm| arm.hits >= sut.hits);
+    if let Some(arm) = equal {
+        let message =
+            format!("{} recalls {}/{}, the restored arm {}/{}", arm.key, arm.hits, arm.n, sut.hits, sut.n);
+        let pointer = format!("/results/{}", arm.key);
+        let data = json!({ "arm": arm.key, "hits": arm.hits, "restored": sut.hits });
+        out.push(Finding::new("RESTORATION_NOT_LOAD_BEARING", pointer, message, data));
+    }
+}

@@ -1,0 +1,535 @@
+//! Two files side by side, on separate axes (RULES §7).
+
+use crate::audit::Audit;
+use crate::model::{MemoryKind, Niah, NiahKind, Platform, Row};
+use serde::Serialize;
+use std::path::PathBuf;
+use ts_rs::TS;
+
+/// How two files belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, TS)]
+#[serde(rename_all = "kebab-case")]
+pub enum PairClass {
+    /// Two platforms.
+    CrossPlatform,
+    /// An identity run against the other file's oracle.
+    CrossOracle,
+    /// The same run twice.
+    Repeat,
+    /// One platform, something changed on purpose.
+    Ab,
+}
+
+/// Whether the two may be laid side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, TS)]
+#[serde(rename_all = "kebab-case")]
+pub enum PairVerdict {
+    /// Yes.
+    Diffable,
+    /// With a grain of salt.
+    DiffableWithWarning,
+    /// No (an axis may still be comparable in part).
+    NotComparable,
+}
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, TS)]
+#[serde(rename_all = "kebab-case")]
+pub enum AxisName {
+    /// Hits over samples.
+    Recall,
+    /// Hit by hit.
+    PerSample,
+    /// Rates.
+    Throughput,
+    /// Bytes.
+    Memory,
+}
+
+/// How far an axis may be compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
+#[serde(tag = "scope", content = "limit", rename_all = "kebab-case")]
+pub enum Scope {
+    /// As it stands.
+    Whole,
+    /// Within the stated limit.
+    Part(String),
+    /// Not.
+    No,
+}
+
+/// One axis of a comparison.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
+pub struct Axis {
+    /// Which.
+    pub name: AxisName,
+    /// How far.
+    pub scope: Scope,
+    /// The first thing that differs, or why the axis holds.
+    pub reason: String,
+}
+
+/// One setting of both files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
+pub struct Factor {
+    /// Name.
+    pub name: &'static str,
+    /// Value in the first file.
+    pub a: String,
+    /// Value in the second.
+    pub b: String,
+    /// Whether they differ.
+    pub differs: bool,
+    /// Whether it is the kind of thing that an experiment changes on purpose.
+    pub treatment: bool,
+}
+
+/// One memory figure that either file holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
+pub struct MemoryRow {
+    /// Arm.
+    pub arm: String,
+    /// What it is.
+    pub label: String,
+    /// How it came about.
+    pub kind: MemoryKind,
+    /// Bytes in the first file.
+    pub a: Option<u64>,
+    /// Bytes in the second.
+    pub b: Option<u64>,
+}
+
+/// What one arm said to one prompt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
+pub struct SampleCell {
+    /// Text.
+    pub text: String,
+    /// Strict hit.
+    pub hit: bool,
+}
+
+/// One sample of both files.
+#[derive(Clone, Debug, PartialEq, Serialize, TS)]
+pub struct SampleRow {
+    /// Index.
+    pub index: usize,
+    /// The code to recall, in the first file.
+    pub answer: String,
+    /// Depth of the needle, in the first file.
+    pub depth: Option<f64>,
+    /// Whether both files put the same prompt.
+    pub same_prompt: bool,
+    /// First file, oracle.
+    pub oracle_a: Option<SampleCell>,
+    /// Second file, oracle.
+    pub oracle_b: Option<SampleCell>,
+    /// First file, system under test.
+    pub sut_a: Option<SampleCell>,
+    /// Second file, system under test.
+    pub sut_b: Option<SampleCell>,
+}
+
+/// Counts over the samples that both files put.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, TS)]
+pub struct Agreement {
+    /// Samples compared.
+    pub n: usize,
+    /// Same hit or miss of the systems under test.
+    pub same_flags: usize,
+    /// Same text of the systems under test.
+    pub same_sut_texts: usize,
+    /// Same text of the oracles.
+    pub same_oracle_texts: usize,
+}
+
+/// Two files side by side.
+#[derive(Clone, Debug, PartialEq, Serialize, TS)]
+pub struct Comparison {
+    /// First file: the baseline.
+    pub a: PathBuf,
+    /// Second file.
+    pub b: PathBuf,
+    /// How they belong together.
+    pub class: PairClass,
+    /// Whether they may be laid side by side.
+    pub verdict: PairVerdict,
+    /// Axis by axis.
+    pub axes: Vec<Axis>,
+    /// Settings of both.
+    pub factors: Vec<Factor>,
+    /// 100·(hits of b − hits of a)/n of the systems under test, percentage points; null unless recall is comparable.
+    pub delta_pp: Option<f64>,
+    /// Memory figures, side by side but never across kinds.
+    pub memory: Vec<MemoryRow>,
+    /// Agreement.
+    pub agreement: Agreement,
+    /// Sample by sample.
+    pub samples: Vec<SampleRow>,
+}
+
+/// Compares `b` with the baseline `a`.
+pub fn compare(a: &Audit, b: &Audit) -> Comparison {
+    let mut comparison = Comparison {
+        a: a.path.clone(),
+        b: b.path.clone(),
+        class: PairClass::Ab,
+        verdict: PairVerdict::NotComparable,
+        axes: Vec::new(),
+        factors: Vec::new(),
+        delta_pp: None,
+        memory: Vec::new(),
+        agreement: Agreement::default(),
+        samples: Vec::new(),
+    };
+    let Some((left, right)) = a.niah.as_ref().zip(b.niah.as_ref()) else {
+        comparison.axes = all_axes(&Scope::No, "one of the files is no needle evidence");
+        return comparison;
+    };
+    let pair = Pair { a, b, left, right, factors: factors(left, right, a, b) };
+    comparison.class = pair.class();
+    let (verdict, axes) = pair.judge();
+    (comparison.verdict, comparison.axes) = (verdict, axes);
+    comparison.memory = memory(left, right);
+    comparison.samples = samples(left, right);
+    comparison.agreement = agreement(&comparison.samples);
+    comparison.delta_pp = pair.delta(&comparison);
+    comparison.factors = pair.factors;
+    comparison
+}
+
+fn all_axes(scope: &Scope, reason: &str) -> Vec<Axis> {
+    [AxisName::Recall, AxisName::PerSample, AxisName::Throughput, AxisName::Memory]
+        .map(|name| Axis { name, scope: scope.clone(), reason: reason.to_owned() })
+        .to_vec()
+}
+
+struct Pair<'a> {
+    a: &'a Audit,
+    b: &'a Audit,
+    left: &'a Niah,
+    right: &'a Niah,
+    factors: Vec<Factor>,
+}
+
+impl Pair<'_> {
+    fn differs(&self, name: &str) -> bool {
+        self.factors.iter().any(|factor| factor.name == name && factor.differs)
+    }
+
+    /// Number of leading prompts that both files put.
+    fn common_prompts(&self) -> usize {
+        self.left.samples.iter().zip(&self.right.samples).take_while(|(a, b)| a == b).count()
+    }
+
+    fn same_prompts(&self) -> bool {
+        self.left.n == self.right.n
+            && !self.left.samples.is_empty()
+            && self.left.samples == self.right.samples
+            && self.same_lengths()
+    }
+
+    fn same_lengths(&self) -> bool {
+        self.left.prompt_lens == self.right.prompt_lens
+            && self.left.prompt_tokens_max == self.right.prompt_tokens_max
+    }
+
+    fn cross_platform(&self) -> bool {
+        self.a.identity.platform != self.b.identity.platform
+    }
+
+    fn class(&self) -> PairClass {
+        let one_oracle = self.left.oracle().is_some() != self.right.oracle().is_some();
+        let treated = self.factors.iter().any(|factor| factor.treatment && factor.differs);
+        if self.cross_platform() {
+            PairClass::CrossPlatform
+        } else if self.same_prompts() && one_oracle && (self.left.identity || self.right.identity) {
+            PairClass::CrossOracle
+        } else if self.left.kind == self.right.kind
+            && self.same_prompts()
+            && !treated
+            && !["verifier", "dtype", "weights"].iter().any(|name| self.differs(name))
+        {
+            PairClass::Repeat
+        } else {
+            PairClass::Ab
+        }
+    }
+
+    /// RULES §7.3: the first test that applies.
+    fn judge(&self) -> (PairVerdict, Vec<Axis>) {
+        let no = |reason: String| (PairVerdict::NotComparable, all_axes(&Scope::No, &reason));
+        if self.left.kind != self.right.kind {
+            return no(
+                "the kinds differ: decode loop, verifier precision and template are not the same".to_owned()
+            );
+        }
+        if self.cross_platform() {
+            return self.judge_platforms();
+        }
+        if let Some(reason) = self.prompt_difference() {
+            return no(reason);
+        }
+        if let Some(factor) =
+            self.factors.iter().find(|f| ["verifier", "dtype", "weights"].contains(&f.name) && f.differs)
+        {
+            return no(factor.in_words());
+        }
+        match self.class() {
+            PairClass::CrossOracle | PairClass::Repeat => (PairVerdict::Diffable, self.axes_of_repeat()),
+            _ => self.judge_treatment(),
+        }
+    }
+
+    fn prompt_difference(&self) -> Option<String> {
+        if self.left.samples != self.right.samples || self.left.samples.is_empty() {
+            let common = self.common_prompts();
+            return Some(if common > 0 && common as u64 == self.left.n.min(self.right.n) {
+                format!(
+                    "the sample counts differ ({} and {}); the first {common} prompts are the same",
+                    self.left.n, self.right.n
+                )
+            } else {
+                "the prompts differ: seed or line bounds are not the same".to_owned()
+            });
+        }
+        (!self.same_lengths())
+            .then(|| "the prompt lengths in tokens differ: another template, variant or tokenizer".to_owned())
+    }
+
+    fn judge_platforms(&self) -> (PairVerdict, Vec<Axis>) {
+        let no = |reason: String| (PairVerdict::NotComparable, all_axes(&Scope::No, &reason));
+        let ignored = ["attention", "warm-up", "stateful"];
+        if let Some(factor) = self.factors.iter().find(|f| f.differs && !ignored.contains(&f.name)) {
+            return no(factor.in_words());
+        }
+        let with_recall = |mut axes: Vec<Axis>, limit: String| {
+            axes[0].scope = Scope::Part(limit);
+            (PairVerdict::NotComparable, axes)
+        };
+        if let Some(reason) = self.prompt_difference() {
+            let common = self.common_prompts();
+            let prefix =
+                common > 0 && common as u64 == self.left.n.min(self.right.n) && self.left.n != self.right.n;
+            let axes = all_axes(&Scope::No, &reason);
+            return match common {
+                1 if prefix => with_recall(axes, "sample 0 only".to_owned()),
+                m if prefix => with_recall(axes, format!("first {m} samples only")),
+                _ => (PairVerdict::NotComparable, axes),
+            };
+        }
+        if self.differs("stateful") {
+            return no("one run keeps its state between samples, the other does not".to_owned());
+        }
+        let unrecorded =
+            self.factors.iter().any(|f| f.name == "attention" && f.a == UNRECORDED && f.b == UNRECORDED);
+        if self.differs("attention") {
+            let axes =
+                all_axes(&Scope::No, "the attention implementations differ, which alone flips samples");
+            return with_recall(axes, "aggregate only".to_owned());
+        }
+        let rates = self.left.sut().is_some_and(|arm| arm.mean_tok_s.is_some())
+            && self.right.sut().is_some_and(|arm| arm.mean_tok_s.is_some());
+        let axis = |name, scope, reason: &str| Axis { name, scope, reason: reason.to_owned() };
+        let throughput = if rates {
+            axis(
+                AxisName::Throughput,
+                Scope::Part("same definition, different hardware".to_owned()),
+                "two machines",
+            )
+        } else {
+            axis(AxisName::Throughput, Scope::No, "rates are compared within one machine only")
+        };
+        let axes = vec![
+            axis(AxisName::Recall, Scope::Whole, "same prompts, same model, same settings"),
+            axis(AxisName::PerSample, Scope::Whole, "same prompts, same model, same settings"),
+            throughput,
+            axis(AxisName::Memory, Scope::No, "the platforms measure different quantities"),
+        ];
+        (if unrecorded { PairVerdict::DiffableWithWarning } else { PairVerdict::Diffable }, axes)
+    }
+
+    fn axes_of_repeat(&self) -> Vec<Axis> {
+        let mut axes =
+            all_axes(&Scope::No, "a repeat measures the noise of recall; other axes are not claimed");
+        for axis in &mut axes[..2] {
+            (axis.scope, axis.reason) = (Scope::Whole, "same prompts, same model, same settings".to_owned());
+        }
+        axes
+    }
+
+    fn judge_treatment(&self) -> (PairVerdict, Vec<Axis>) {
+        let treated: Vec<&Factor> =
+            self.factors.iter().filter(|factor| factor.treatment && factor.differs).collect();
+        let changes = treated.len() + usize::from(self.differs("attention"));
+        let verdict = if changes == 1 { PairVerdict::Diffable } else { PairVerdict::DiffableWithWarning };
+        let reason =
+            self.factors.iter().find(|factor| factor.differs).map_or_else(String::new, Factor::in_words);
+        let both = |has: fn(&Niah) -> bool| has(self.left) && has(self.right);
+        let same_kind = self.left.kind == NiahKind::SameCheckpoint;
+        let throughput = match self.left.kind {
+            NiahKind::SameCheckpoint if both(|n| n.sut().is_some_and(|arm| arm.mean_tok_s.is_some())) => {
+                Scope::Whole
+            }
+            NiahKind::CrossModelMac
+                if self.a.recomputed.as_ref().zip(self.b.recomputed.as_ref()).is_some_and(|(a, b)| {
+                    a.spreads.is_some_and(|s| s.cross_decode.is_some())
+                        && b.spreads.is_some_and(|s| s.cross_decode.is_some())
+                }) =>
+            {
+                Scope::Part("decode only".to_owned())
+            }
+            _ => Scope::No,
+        };
+        let memory = if (same_kind || self.left.kind == NiahKind::CrossModel)
+            && both(|niah| !niah.memory.is_empty())
+        {
+            Scope::Whole
+        } else {
+            Scope::No
+        };
+        let axis = |name, scope| Axis { name, scope, reason: reason.clone() };
+        let axes = vec![
+            axis(AxisName::Recall, Scope::Whole),
+            axis(AxisName::PerSample, Scope::Whole),
+            axis(AxisName::Throughput, throughput),
+            axis(AxisName::Memory, memory),
+        ];
+        (verdict, axes)
+    }
+
+    /// The difference of recall, where it means something.
+    fn delta(&self, comparison: &Comparison) -> Option<f64> {
+        let recall = comparison.axes.first().filter(|axis| axis.scope == Scope::Whole)?;
+        debug_assert_eq!(recall.name, AxisName::Recall);
+        let n = self.left.n as f64;
+        let hits = |niah: &Niah| niah.sut().map(|arm| arm.hits as f64);
+        let (a, b) = if comparison.class == PairClass::CrossOracle {
+            let (identity, other) =
+                if self.left.oracle().is_none() { (self.left, self.right) } else { (self.right, self.left) };
+            (other.oracle().map(|arm| arm.hits as f64)?, hits(identity)?)
+        } else {
+            (hits(self.left)?, hits(self.right)?)
+        };
+        Some(100.0 * (b - a) / n)
+    }
+}
+
+const UNRECORDED: &str = "not recorded";
+
+impl Factor {
+    fn in_words(&self) -> String {
+        format!("{} differs: {} against {}", self.name, self.a, self.b)
+    }
+}
+
+/// RULES §7.1, in the order in which a difference is named.
+fn factors(left: &Niah, right: &Niah, a: &Audit, b: &Audit) -> Vec<Factor> {
+    let last = |id: &Option<String>| {
+        id.as_deref().map_or_else(
+            || UNRECORDED.to_owned(),
+            |id| id.trim_end_matches('/').rsplit('/').next().unwrap_or(id).to_owned(),
+        )
+    };
+    let on = |flag: bool| if flag { "on" } else { "off" }.to_owned();
+    let shown = |value: Option<u64>| value.map_or_else(|| UNRECORDED.to_owned(), |value| value.to_string());
+    let mut factors = Vec::new();
+    let mut push = |name, treatment, of: &dyn Fn(&Niah, &Audit) -> String| {
+        let (a, b) = (of(left, a), of(right, b));
+        factors.push(Factor { name, differs: a != b, a, b, treatment });
+    };
+    push("verifier", false, &|niah, _| last(&niah.verifier));
+    push("weights", false, &|niah, _| niah.weights_digest().unwrap_or_else(|| UNRECORDED.to_owned()));
+    push("dtype", false, &|niah, _| niah.settings.dtype.clone());
+    push("attention", false, &|niah, _| {
+        niah.settings.attention.clone().unwrap_or_else(|| UNRECORDED.to_owned())
+    });
+    push("drafter", true, &|niah, _| last(&niah.drafter));
+    push("f_θ", true, &|niah, _| last(&niah.f_theta));
+    push("S5", true, &|niah, _| on(niah.s5));
+    push("identity", true, &|niah, _| on(niah.identity));
+    push("codec", true, &|niah, _| on(niah.settings.codec));
+    push("stateful", true, &|niah, _| on(niah.settings.stateful));
+    push("decode", true, &|niah, _| niah.decode.clone());
+    push("token budget", true, &|niah, _| shown(niah.max_new_tokens));
+    push("sink + window", true, &|niah, _| format!("{} + {}", shown(niah.sink), shown(niah.window)));
+    push("warm-up", true, &|niah, _| shown(niah.settings.warmup));
+    factors
+}
+
+fn memory(left: &Niah, right: &Niah) -> Vec<MemoryRow> {
+    let mut rows: Vec<MemoryRow> = Vec::new();
+    for (figures, first) in [(&left.memory, true), (&right.memory, false)] {
+        for figure in figures {
+            let same = |row: &MemoryRow| {
+                row.arm == figure.arm && row.label == figure.label && row.kind == figure.kind
+            };
+            let at = rows.iter().position(same).unwrap_or_else(|| {
+                let (arm, label) = (figure.arm.clone(), figure.label.clone());
+                rows.push(MemoryRow { arm, label, kind: figure.kind, a: None, b: None });
+                rows.len() - 1
+            });
+            if first { rows[at].a = Some(figure.bytes) } else { rows[at].b = Some(figure.bytes) }
+        }
+    }
+    rows.sort_by(|a, b| (a.kind, &a.arm).cmp(&(b.kind, &b.arm)));
+    rows
+}
+
+fn samples(left: &Niah, right: &Niah) -> Vec<SampleRow> {
+    let rows = |niah: &Niah, oracle: bool| -> Vec<Row> {
+        let arm = if oracle { niah.oracle() } else { niah.sut() };
+        arm.map_or_else(Vec::new, |arm| arm.rows.clone())
+    };
+    let (oracle_a, oracle_b) = (rows(left, true), rows(right, true));
+    let (sut_a, sut_b) = (rows(left, false), rows(right, false));
+    let cell =
+        |rows: &[Row], i: usize| rows.get(i).map(|row| SampleCell { text: row.text.clone(), hit: row.hit });
+    let count = [&oracle_a, &oracle_b, &sut_a, &sut_b].iter().map(|rows| rows.len()).max().unwrap_or(0);
+    (0..count)
+        .map(|i| SampleRow {
+            index: i,
+            answer: left
+                .samples
+                .get(i)
+                .or(right.samples.get(i))
+                .map_or_else(String::new, |prompt| prompt.answer.clone()),
+            depth: left
+                .samples
+                .get(i)
+                .map(|prompt| f64::from(prompt.needle_line) / f64::from(prompt.padding_lines)),
+            same_prompt: left.samples.get(i).is_some() && left.samples.get(i) == right.samples.get(i),
+            oracle_a: cell(&oracle_a, i),
+            oracle_b: cell(&oracle_b, i),
+            sut_a: cell(&sut_a, i),
+            sut_b: cell(&sut_b, i),
+        })
+        .collect()
+}
+
+fn agreement(rows: &[SampleRow]) -> Agreement {
+    let both =
+        |a: &Option<SampleCell>, b: &Option<SampleCell>, same: fn(&SampleCell, &SampleCell) -> bool| {
+            a.as_ref().zip(b.as_ref()).is_some_and(|(a, b)| same(a, b))
+        };
+    let shared: Vec<&SampleRow> =
+        rows.iter().filter(|row| row.sut_a.is_some() && row.sut_b.is_some()).collect();
+    let count = |same: &dyn Fn(&SampleRow) -> bool| shared.iter().filter(|row| same(row)).count();
+    Agreement {
+        n: shared.len(),
+        same_flags: count(&|row| both(&row.sut_a, &row.sut_b, |a, b| a.hit == b.hit)),
+        same_sut_texts: count(&|row| both(&row.sut_a, &row.sut_b, |a, b| a.text == b.text)),
+        same_oracle_texts: count(&|row| both(&row.oracle_a, &row.oracle_b, |a, b| a.text == b.text)),
+    }
+}
+
+impl Platform {
+    /// The platform as a reader writes it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Cuda => "CUDA",
+            Self::Mac => "Mac",
+            Self::Cpu => "CPU",
+            Self::Unknown => "unknown",
+        }
+    }
+}

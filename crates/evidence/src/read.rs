@@ -1,0 +1,168 @@
+//! Finding and reading evidence files.
+
+use files::FileError;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Larger files are refused: no evidence comes near it, and a hostile one must not fill the memory.
+const CAP: u64 = 64 << 20;
+/// Folders that never hold evidence.
+const SKIPPED_FOLDERS: [&str; 3] = ["node_modules", ".git", "target"];
+/// Links in circles end here.
+const MAX_DEPTH: usize = 32;
+
+/// One evidence file, as it lies on the disk.
+#[derive(Clone, Debug, PartialEq)]
+pub struct File {
+    /// Where it was read from.
+    pub path: PathBuf,
+    /// Its file name.
+    pub name: String,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// SHA-256, 64 hexadecimal digits.
+    pub sha256: String,
+    /// The document. NaN and ±Infinity, which Python writes, are null here.
+    pub value: Value,
+}
+
+/// A file that is no evidence.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Nothing in it.
+    #[error("{path} is empty (0 bytes); copy it again or remove it", path = .0.display())]
+    Empty(PathBuf),
+    /// Not JSON.
+    #[error("{path} is not JSON: {reason}; an interrupted copy ends early, compare its size with the original", path = path.display())]
+    NotJson {
+        /// The file.
+        path: PathBuf,
+        /// What the parser says, with line and column.
+        reason: String,
+    },
+    /// JSON, but no document with named fields.
+    #[error("{path} holds {found}, evidence is an object with named fields; choose a file that a run wrote", path = path.display())]
+    NotEvidence {
+        /// The file.
+        path: PathBuf,
+        /// What it holds instead.
+        found: &'static str,
+    },
+}
+
+/// Every `*.json` below the given files and folders, sorted, each once. Files that are named are taken as they are.
+pub fn find(paths: &[PathBuf]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for path in paths {
+        if path.is_dir() { walk(path, MAX_DEPTH, &mut found) } else { found.push(path.clone()) }
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn walk(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        if path.is_dir() {
+            if depth > 0 && !SKIPPED_FOLDERS.iter().any(|skipped| name == *skipped) {
+                walk(&path, depth - 1, found);
+            }
+        } else if path.extension().is_some_and(|ending| ending == "json") {
+            found.push(path);
+        }
+    }
+}
+
+/// Reads one file of at most 64 MiB.
+pub fn read(path: &Path) -> Result<File, ReadError> {
+    let bytes = files::read_capped(path, CAP)?;
+    if bytes.is_empty() {
+        return Err(ReadError::Empty(path.to_owned()));
+    }
+    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let value = parse(&bytes).map_err(|reason| ReadError::NotJson { path: path.to_owned(), reason })?;
+    match value {
+        Value::Object(_) => {}
+        other => return Err(ReadError::NotEvidence { path: path.to_owned(), found: kind_of(&other) }),
+    }
+    Ok(File { path: path.to_owned(), name, bytes: bytes.len() as u64, sha256: files::sha256(&bytes), value })
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// JSON as Python writes it: an optional byte-order mark, and NaN, Infinity, -Infinity as bare words.
+fn parse(bytes: &[u8]) -> Result<Value, String> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    serde_json::from_slice(bytes).or_else(|error| {
+        let tamed = without_bare_words(bytes).ok_or_else(|| error.to_string())?;
+        serde_json::from_slice(&tamed).map_err(|_| error.to_string())
+    })
+}
+
+/// The same bytes with NaN and ±Infinity outside strings replaced by null; None if there are none.
+fn without_bare_words(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(bytes.len());
+    let (mut in_string, mut at, mut changed) = (false, 0, false);
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        let word =
+            [b"-Infinity".as_slice(), b"Infinity", b"NaN"].into_iter().find(|word| rest.starts_with(word));
+        match word.filter(|_| !in_string) {
+            Some(word) => {
+                out.extend_from_slice(b"null");
+                at += word.len();
+                changed = true;
+            }
+            None if in_string && rest[0] == b'\\' => {
+                out.extend_from_slice(&rest[..rest.len().min(2)]);
+                at += 2;
+            }
+            None => {
+                in_string ^= rest[0] == b'"';
+                out.push(rest[0]);
+                at += 1;
+            }
+        }
+    }
+    changed.then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn python_json_is_read() {
+        let text = b"\xef\xbb\xbf{\"a\": NaN, \"b\": [-Infinity, Infinity], \"c\": \"NaN \\\" Infinity\"}";
+        assert_eq!(parse(text).unwrap(), json!({"a": null, "b": [null, null], "c": "NaN \" Infinity"}));
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = parse(&bytes);
+        }
+
+        #[test]
+        fn bare_words_only_change_outside_strings(text in ".{0,60}") {
+            let line = serde_json::to_vec(&json!({ "text": text, "x": 1 })).unwrap();
+            prop_assert!(without_bare_words(&line).is_none());
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Numbers recomputed from rows (RULES §5).
+
+use crate::json::{At, round, spread};
+use crate::model::{Niah, NiahKind};
+use crate::stats::{Interval, clopper_pearson, mcnemar, pairs_needed, upper95};
+use crate::{audit, json};
+use serde::Serialize;
+use serde_json::Value;
+use ts_rs::TS;
+
+/// The system under test against the oracle, and what only some kinds record.
+#[derive(Clone, Debug, PartialEq, Serialize, TS)]
+pub struct Recomputed {
+    /// The paired comparison; null when an arm is missing.
+    pub paired: Option<Paired>,
+    /// Largest over smallest stage time, by arm and stage (Mac kind).
+    pub spreads: Option<Spreads>,
+    /// Median decode-only rates (Mac kind).
+    pub decode_only: Option<DecodeOnly>,
+    /// The stored speed-up.
+    pub claimed_speedup: Option<f64>,
+    /// Codes of the reference's own gate on this file as it is (Mac kind).
+    pub repo_gate_codes: Option<Vec<&'static str>>,
+    /// The same read as schema 2, sorted, each once; only with a claimed speed-up.
+    pub shadow_gate_codes: Option<Vec<&'static str>>,
+}
+
+/// The paired comparison of two arms on the same samples.
+#[derive(Clone, Debug, PartialEq, Serialize, TS)]
+pub struct Paired {
+    /// 100·(hits of the system under test − hits of the oracle)/n, percentage points, 4 decimals.
+    pub delta_pp: f64,
+    /// 20·|Δhits| ≤ n.
+    pub within_5pp: bool,
+    /// What one sample weighs, percentage points, 2 decimals.
+    pub flip_pp: f64,
+    /// Samples that only the system under test recalls.
+    pub gained: u64,
+    /// Samples that only the oracle recalls.
+    pub lost: u64,
+    /// The oracle's hits: the samples that can show a loss.
+    pub informative_n: u64,
+    /// Hits of the system under test among the oracle's hits.
+    pub retained: u64,
+    /// Exact 95 % interval of the retention; null without an oracle hit.
+    pub retention_interval: Option<Interval>,
+    /// One-sided exact 95 % bound on the rate of lost samples.
+    pub loss_upper95: f64,
+    /// Upper end of the two-sided exact 95 % interval of that rate.
+    pub loss_upper975: f64,
+    /// Conservative 95 % interval of the difference, percentage points, 1 decimal: gains and losses each at 97.5 %.
+    pub delta_interval_pp: Interval,
+    /// Samples on which both arms wrote the same text.
+    pub identical_texts: u64,
+    /// Samples.
+    pub n: u64,
+    /// Exact McNemar test of gains against losses: the p-value.
+    pub mcnemar_p: f64,
+    /// Further clean pairs that bring the one-sided bound to 5 points; null when out of reach.
+    pub pairs_needed: Option<u64>,
+}
+
+/// Largest over smallest time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, TS)]
+pub struct Spreads {
+    /// System under test, prefill.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cross_prefill: Option<f64>,
+    /// System under test, decode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cross_decode: Option<f64>,
+    /// Oracle, prefill.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oracle_prefill: Option<f64>,
+    /// Oracle, decode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oracle_decode: Option<f64>,
+}
+
+/// Decode rates without prefill.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, TS)]
+pub struct DecodeOnly {
+    /// Median of the system under test, tokens a second.
+    pub cross_median_tok_s: f64,
+    /// Median of the oracle.
+    pub oracle_median_tok_s: f64,
+    /// Their ratio.
+    pub speedup: f64,
+}
+
+/// Rows of a throughput block.
+pub(crate) fn stage_rows<'a>(value: &'a Value, block: &str) -> &'a [Value] {
+    value.list(&format!("/throughput/{block}/stage_timings")).unwrap_or_default()
+}
+
+/// `prefill_s` if the key exists, else `restored_prefill_s`.
+pub(crate) fn row_prefill(row: &Value) -> Option<f64> {
+    let key = if row.pointer("/prefill_s").is_some() { "/prefill_s" } else { "/restored_prefill_s" };
+    row.number(key)
+}
+
+/// A Clopper–Pearson interval rounded to 4 decimals.
+pub(crate) fn rounded(interval: Interval, places: usize) -> Interval {
+    Interval { low: round(interval.low, places), high: round(interval.high, places) }
+}
+
+pub(crate) fn recompute(value: &Value, niah: &Niah) -> Recomputed {
+    let mac = niah.kind == NiahKind::CrossModelMac;
+    let with_throughput = mac && value.at("/throughput").is_some();
+    let claimed_speedup =
+        value.number("/throughput/cross_model_speedup_vs_oracle_ar").filter(|_| with_throughput);
+    let shadow = || {
+        let mut codes = audit::repo_gate(value, Some(2));
+        codes.sort_unstable();
+        codes.dedup();
+        codes
+    };
+    Recomputed {
+        paired: paired(niah),
+        spreads: with_throughput.then(|| spreads(value)),
+        decode_only: with_throughput.then(|| decode_only(value)).flatten(),
+        claimed_speedup,
+        repo_gate_codes: mac.then(|| audit::repo_gate(value, None)),
+        shadow_gate_codes: claimed_speedup.map(|_| shadow()),
+    }
+}
+
+fn paired(niah: &Niah) -> Option<Paired> {
+    let (sut, oracle) = niah.pair()?;
+    let n = niah.n;
+    if n == 0 {
+        return None;
+    }
+    let rows = || sut.rows.iter().zip(&oracle.rows);
+    let count = |wanted: fn(bool, bool) -> bool| rows().filter(|(s, o)| wanted(s.hit, o.hit)).count() as u64;
+    let gained = count(|sut, oracle| sut && !oracle).min(n);
+    let lost = count(|sut, oracle| !sut && oracle).min(n);
+    let informative_n = oracle.hits;
+    let retained = informative_n.saturating_sub(lost);
+    let (gain, loss) =
+        (rounded(clopper_pearson(gained, n, 0.025), 4), rounded(clopper_pearson(lost, n, 0.025), 4));
+    let delta = sut.hits as f64 - oracle.hits as f64;
+    Some(Paired {
+        delta_pp: round(100.0 * delta / n as f64, 4),
+        within_5pp: within_5pp(sut.hits, oracle.hits, n),
+        flip_pp: round(100.0 / n as f64, 2),
+        gained,
+        lost,
+        informative_n,
+        retained,
+        retention_interval: (informative_n > 0)
+            .then(|| rounded(clopper_pearson(retained, informative_n, 0.05), 4)),
+        loss_upper95: round(upper95(lost, n), 4),
+        loss_upper975: round(clopper_pearson(lost, n, 0.05).high, 4),
+        delta_interval_pp: Interval {
+            low: round(100.0 * (gain.low - loss.high), 1),
+            high: round(100.0 * (gain.high - loss.low), 1),
+        },
+        identical_texts: rows().filter(|(s, o)| s.text == o.text).count() as u64,
+        n,
+        mcnemar_p: mcnemar(gained, lost),
+        pairs_needed: pairs_needed(lost, n, 0.05),
+    })
+}
+
+/// The gate, in integers: a float comparison would decide exact 5 points by rounding luck.
+pub(crate) fn within_5pp(hits: u64, oracle_hits: u64, n: u64) -> bool {
+    20 * hits.abs_diff(oracle_hits) <= n
+}
+
+fn spreads(value: &Value) -> Spreads {
+    let of = |block: &str, time: fn(&Value) -> Option<f64>| {
+        spread(stage_rows(value, block).iter().filter_map(time)).map(|ratio| round(ratio, 3))
+    };
+    let decode = |row: &Value| row.number("/decode_s");
+    Spreads {
+        cross_prefill: of("k3_cross_model", row_prefill),
+        cross_decode: of("k3_cross_model", decode),
+        oracle_prefill: of("oracle_native_ar", row_prefill),
+        oracle_decode: of("oracle_native_ar", decode),
+    }
+}
+
+fn decode_only(value: &Value) -> Option<DecodeOnly> {
+    let median_rate = |block: &str, arm: &str| {
+        let tokens = value.list(&format!("/results/{arm}/per_sample_decode_tokens")).unwrap_or_default();
+        let rates: Vec<f64> = stage_rows(value, block)
+            .iter()
+            .zip(tokens)
+            .filter_map(|(row, tokens)| Some((row.number("/decode_s")?, tokens.as_f64()?)))
+            .filter(|(seconds, tokens)| *seconds > 0.0 && *tokens > 0.0)
+            .map(|(seconds, tokens)| tokens / seconds)
+            .collect();
+        json::median(&rates)
+    };
+    let cross = median_rate("k3_cross_model", "k3_cross_model")?;
+    let oracle = median_rate("oracle_native_ar", "oracle")?;
+    Some(DecodeOnly {
+        cross_median_tok_s: round(cross, 4),
+        oracle_median_tok_s: round(oracle, 4),
+        speedup: round(cross / oracle, 3),
+    })
+}
