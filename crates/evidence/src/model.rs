@@ -171,6 +171,7 @@ pub struct PromptFit {
 
 /// One arm.
 #[derive(Clone, Debug, PartialEq, Serialize, TS)]
+#[ts(rename = "EvidenceArm")]
 pub struct Arm {
     /// Key in `/results`.
     pub key: String,
