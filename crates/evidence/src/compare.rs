@@ -228,8 +228,10 @@ impl Pair<'_> {
             && self.same_lengths()
     }
 
+    /// Prompt lengths sample by sample where both files hold them, else the longest.
     fn same_lengths(&self) -> bool {
-        self.left.prompt_lens == self.right.prompt_lens
+        let (a, b) = (&self.left.prompt_lens, &self.right.prompt_lens);
+        (a.is_empty() || b.is_empty() || a == b)
             && self.left.prompt_tokens_max == self.right.prompt_tokens_max
     }
 

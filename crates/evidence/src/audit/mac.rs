@@ -24,7 +24,8 @@ pub(super) fn rules(case: &Case, out: &mut Vec<Finding>) {
     budget(case, out);
     spreads(case, out);
     drafter(case, out);
-    let excluded = [(CROSS, CROSS), (ORACLE, "oracle")].map(|(block, arm)| timing(case, block, arm, out));
+    let excluded = [(CROSS, CROSS, "cross"), (ORACLE, "oracle", "oracle")]
+        .map(|(block, key, arm)| timing(case, [block, key, arm], out));
     decode_only(case, out);
     speedup(case, never_ran || not_restored, excluded.into_iter().flatten().next(), out);
     memory(case, never_ran || not_restored, out);
@@ -140,11 +141,11 @@ fn drafter(case: &Case, out: &mut Vec<Finding>) {
 }
 
 /// Sums and rates of one arm's throughput block. Returns the true end-to-end rate when the wall time leaves prefill out.
-fn timing(case: &Case, block_key: &str, arm: &str, out: &mut Vec<Finding>) -> Option<f64> {
+fn timing(case: &Case, [block_key, key, arm]: [&str; 3], out: &mut Vec<Finding>) -> Option<f64> {
     let pointer = format!("/throughput/{block_key}");
     let block = case.value.at(&pointer)?;
     let tokens: Option<f64> =
-        case.result(arm).numbers("/per_sample_decode_tokens").map(|tokens| tokens.iter().sum());
+        case.result(key).numbers("/per_sample_decode_tokens").map(|tokens| tokens.iter().sum());
     let wall = block.number("/wall_seconds");
     if let Some((claimed, sum)) = block.number("/tokens").zip(tokens).filter(|(claimed, sum)| claimed != sum)
     {

@@ -1,0 +1,275 @@
+//! Every needle file of the reference's corpus against its expected results, and deliberate edits that must be found.
+//! Skipped when `KAKEYA_GATE_REFERENCE` is unset.
+
+use evidence::{Audit, File, Niah, NiahKind, Paired, Severity};
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+
+fn reference() -> Option<PathBuf> {
+    let root = std::env::var_os("KAKEYA_GATE_REFERENCE").map(PathBuf::from);
+    if root.is_none() {
+        eprintln!("skipped: KAKEYA_GATE_REFERENCE is unset");
+    }
+    root.map(|root| root.join("evidence"))
+}
+
+fn read_json(path: PathBuf) -> Value {
+    serde_json::from_slice(&std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display())))
+        .unwrap()
+}
+
+/// Numbers are equal when they are the same number: 24 and 24.0 are.
+fn plain(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => json!(number.as_f64()),
+        Value::Array(list) => list.iter().map(plain).collect(),
+        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), plain(value))).collect(),
+        other => other.clone(),
+    }
+}
+
+fn round(value: f64, places: usize) -> f64 {
+    format!("{value:.places$}").parse().unwrap()
+}
+
+fn niah_files(expected: &Value) -> Vec<&Value> {
+    expected["files"].as_array().unwrap().iter().filter(|file| file["role"] == "niah").collect()
+}
+
+#[test]
+fn every_needle_file_equals_its_expected_result() {
+    let Some(folder) = reference() else { return };
+    let expected = read_json(folder.join("expected.json"));
+    let mut wrong = Vec::new();
+    let wanted = niah_files(&expected);
+    assert!(wanted.len() > 30);
+    for want in wanted {
+        let path = want["path"].as_str().unwrap();
+        let file = evidence::read(&folder.join("corpus").join(path)).unwrap();
+        let audit = evidence::audit(std::slice::from_ref(&file)).remove(0);
+        for (key, got) in fields(&audit) {
+            if plain(&got) != plain(&want[key]) {
+                wrong.push(format!("{path} {key}:\n  got  {got}\n  want {}", want[key]));
+            }
+        }
+        let (got, want) = (findings(&audit), expected_findings(want));
+        if got != want {
+            wrong.push(format!("{path} findings:\n  got  {got:#?}\n  want {want:#?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} differences\n{}", wrong.len(), wrong.join("\n"));
+}
+
+fn fields(audit: &Audit) -> Vec<(&'static str, Value)> {
+    let niah = audit.niah.as_ref().unwrap();
+    let fit = niah.prompt_fit.as_ref();
+    let mut fields = vec![
+        ("kind", json!(audit.identity.kind)),
+        ("platform", json!(audit.identity.platform)),
+        ("schema_version", json!(audit.identity.schema_version)),
+        ("n", json!(niah.n)),
+        ("seed", json!(niah.seed)),
+        ("haystack_lines", json!([niah.min_lines, niah.max_lines])),
+        ("rung_lines", json!(niah.rung)),
+        ("sink", json!(niah.sink)),
+        ("window", json!(niah.window)),
+        ("max_new_tokens", json!(niah.max_new_tokens)),
+        ("prompt_variant", json!(fit.map_or("unknown", |fit| fit.variant))),
+        (
+            "prompt_fingerprint",
+            json!(fit.map(|f| json!({"tokens_per_line": f.tokens_per_line, "overhead": f.overhead}))),
+        ),
+        ("prompt_tokens_max", json!(niah.prompt_tokens_max)),
+        ("verdict", json!(audit.verdict)),
+        ("verdict_ignoring_schema_age", json!(audit.verdict_ignoring_schema_age)),
+        ("verdict_strict_statistics", json!(audit.verdict_strict_statistics)),
+        ("integrity_ok", json!(audit.integrity_ok)),
+        ("arms", Value::Object(niah.arms.iter().map(|arm| (arm.key.clone(), self::arm(arm))).collect())),
+        ("recomputed", recomputed(audit, niah)),
+    ];
+    if niah.kind == NiahKind::SameCheckpoint {
+        fields.push(("kl_on", json!(niah.settings.codec)));
+        fields.push(("stateful", json!(niah.settings.stateful)));
+    }
+    fields
+}
+
+fn arm(arm: &evidence::Arm) -> Value {
+    let hits: Vec<usize> = arm.rows.iter().filter(|row| row.hit).map(|row| row.index).collect();
+    let digits = |row: &&evidence::Row| row.hit || row.text.contains(row.answer.rsplit('-').next().unwrap());
+    let mut value = json!({
+        "correct": arm.hits,
+        "total": arm.n,
+        "recall": arm.recall,
+        "cp95": [round(arm.interval.low, 4), round(arm.interval.high, 4)],
+        "correct_idx": hits,
+        "case_insensitive_correct": arm.hits_ignoring_case,
+        "digits_present": arm.rows.iter().filter(digits).count(),
+        "mean_tok_s": arm.mean_tok_s.map(|rate| round(rate, 4)),
+        "mean_latency_s": arm.mean_latency_s.map(|seconds| round(seconds, 3)),
+    });
+    if let Some(median) = arm.median_tok_s {
+        let rates: Vec<f64> = arm.rows.iter().filter_map(|row| row.rate).collect();
+        let (low, high) =
+            rates.iter().fold((f64::MAX, 0.0_f64), |(low, high), rate| (low.min(*rate), high.max(*rate)));
+        let mut tokens: Vec<u64> = arm.rows.iter().filter_map(|row| row.tokens).collect();
+        tokens.sort_unstable();
+        let middle = tokens.len() / 2;
+        let even = tokens.len() % 2 == 0;
+        value["median_tok_s"] = json!(round(median, 4));
+        value["lat_spread"] = json!(round(high / low, 2));
+        value["median_decode_tokens"] = json!(if even {
+            (tokens[middle - 1] + tokens[middle]) as f64 / 2.0
+        } else {
+            tokens[middle] as f64
+        });
+    }
+    value
+}
+
+fn recomputed(audit: &Audit, niah: &Niah) -> Value {
+    let recomputed = audit.recomputed.as_ref().unwrap();
+    let mut value = recomputed.paired.as_ref().map_or_else(|| json!({"delta_pp": null}), paired);
+    if niah.kind == NiahKind::CrossModelMac {
+        if let Some(spreads) = recomputed.spreads {
+            value["spreads"] = json!(spreads);
+            value["decode_only_recomputed"] = json!(recomputed.decode_only);
+            value["claimed_speedup"] = json!(recomputed.claimed_speedup);
+        }
+        if let Some(codes) = &recomputed.shadow_gate_codes {
+            value["shadow_gate_codes"] = json!(codes);
+        }
+        value["repo_gate_codes"] = json!(recomputed.repo_gate_codes);
+    }
+    value
+}
+
+fn paired(paired: &Paired) -> Value {
+    let interval = |i: evidence::stats::Interval| json!([i.low, i.high]);
+    json!({
+        "delta_pp": paired.delta_pp,
+        "abs_delta_pp": paired.delta_pp.abs(),
+        "within_5pp_integer": paired.within_5pp,
+        "flip_pp": paired.flip_pp,
+        "gain_b": paired.gained,
+        "loss_c": paired.lost,
+        "informative_n": paired.informative_n,
+        "retention": format!("{}/{}", paired.retained, paired.informative_n),
+        "retention_cp95": paired.retention_interval.map(interval),
+        "loss_upper95_one_sided": paired.loss_upper95,
+        "loss_upper975": paired.loss_upper975,
+        "delta_ci95_conservative_pp": interval(paired.delta_interval_pp),
+        "identical_text": format!("{}/{}", paired.identical_texts, paired.n),
+    })
+}
+
+/// Findings that the dictionary knows, as sorted lines: code, severity and attached numbers, without prose.
+fn findings(audit: &Audit) -> Vec<String> {
+    const BEYOND: [&str; 2] = ["RESTORATION_NOT_LOAD_BEARING", "DUPLICATE_EVIDENCE"];
+    let known = audit.findings.iter().filter(|finding| !BEYOND.contains(&finding.code));
+    let mut lines: Vec<String> =
+        known.map(|finding| line(finding.code, &json!(finding.severity), &finding.data)).collect();
+    lines.sort();
+    lines
+}
+
+fn expected_findings(file: &Value) -> Vec<String> {
+    let mut lines: Vec<String> = file["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|finding| {
+            let mut data = finding.as_object().unwrap().clone();
+            for prose in ["code", "severity", "note", "formula", "model"] {
+                data.remove(prose);
+            }
+            line(finding["code"].as_str().unwrap(), &finding["severity"], &data)
+        })
+        .collect();
+    lines.sort();
+    lines
+}
+
+fn line(code: &str, severity: &Value, data: &Map<String, Value>) -> String {
+    let mut pairs: Vec<String> = data.iter().map(|(key, value)| format!("{key}={}", plain(value))).collect();
+    pairs.sort();
+    format!("{code} {severity} {}", pairs.join(" "))
+}
+
+/// `a.b[3]="x"`: the edits of expected.json.
+fn edit(value: &mut Value, edit: &str) {
+    let (path, new) = edit.split_once('=').unwrap();
+    let pointer = format!("/{}", path.replace(['.', '['], "/").replace(']', ""));
+    let new: Value = serde_json::from_str(new).unwrap();
+    match value.pointer_mut(&pointer) {
+        Some(slot) => *slot = new,
+        None => {
+            let (parent, key) = pointer.rsplit_once('/').unwrap();
+            value.pointer_mut(parent).unwrap()[key] = new;
+        }
+    }
+}
+
+#[test]
+fn deliberate_edits_are_found() {
+    let Some(folder) = reference() else { return };
+    let expected = read_json(folder.join("expected.json"));
+    for mutation in expected["mutation_tests"].as_array().unwrap() {
+        let base = folder.join("corpus").join(mutation["base"].as_str().unwrap());
+        let mut file: File = evidence::read(&base).unwrap();
+        edit(&mut file.value, mutation["set"].as_str().unwrap());
+        let audit = evidence::audit(&[file]).remove(0);
+        for code in mutation["expect_codes"].as_array().unwrap() {
+            assert!(audit.has(code.as_str().unwrap()), "{mutation}: {code} not found");
+        }
+        assert_eq!(audit.verdict, evidence::Verdict::Fail, "{mutation}");
+        assert!(audit.findings.iter().any(|finding| finding.severity == Severity::Error));
+    }
+}
+
+#[test]
+fn pairs_of_needle_files_equal_their_expected_class() {
+    let Some(folder) = reference() else { return };
+    let expected = read_json(folder.join("expected.json"));
+    let niah: Vec<&str> = niah_files(&expected).iter().map(|file| file["path"].as_str().unwrap()).collect();
+    let mut compared = 0;
+    let mut wrong = Vec::new();
+    for pair in expected["pairs"].as_array().unwrap() {
+        let paths = [&pair["a"], &pair["b"]].map(|path| path.as_str().unwrap());
+        if !paths.iter().all(|path| niah.contains(path)) {
+            continue;
+        }
+        compared += 1;
+        let files = paths.map(|path| evidence::read(&folder.join("corpus").join(path)).unwrap());
+        let audits = evidence::audit(&files);
+        let comparison = evidence::compare(&audits[0], &audits[1]);
+        let class = json!(comparison.class).as_str().unwrap().replace("cross-platform", "cuda-mac");
+        if class != pair["class"] || json!(comparison.verdict) != pair["verdict"] {
+            wrong.push(format!(
+                "{paths:?}: {class} {:?}, want {} {}",
+                comparison.verdict, pair["class"], pair["verdict"]
+            ));
+        }
+        let agreement = comparison.agreement;
+        for (key, got) in [
+            ("flags_same", agreement.same_flags),
+            ("text_same_sut", agreement.same_sut_texts),
+            ("text_same_oracle", agreement.same_oracle_texts),
+            ("oracle_text_same", agreement.same_oracle_texts),
+        ] {
+            if let Some(want) = pair["expect"].get(key) {
+                let got = format!("{got}/{}", agreement.n);
+                if *want != json!(got) {
+                    wrong.push(format!("{paths:?} {key}: {got}, want {want}"));
+                }
+            }
+        }
+        if let Some(want) = pair["expect"].get("delta_pp").and_then(Value::as_f64) {
+            if comparison.delta_pp != Some(want) {
+                wrong.push(format!("{paths:?} delta: {:?}, want {want}", comparison.delta_pp));
+            }
+        }
+    }
+    assert!(compared > 10, "{compared}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
