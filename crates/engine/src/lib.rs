@@ -1,5 +1,19 @@
 //! The models and the restoration: Gemma 4 verifier, drafter, f_θ, arms and decode loops, behind one [`serve`] loop.
 
+pub mod backend;
+pub mod candle;
+mod config;
+pub mod decode;
+pub mod drafter;
+mod error;
+pub mod f_theta;
+pub mod gemma4;
+mod numeric;
+pub mod pack;
+pub mod restoration;
 mod serve;
+pub mod tokenizer;
+mod weights;
 
+pub use error::Error;
 pub use serve::{Identity, ServeError, serve};

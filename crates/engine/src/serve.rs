@@ -1,6 +1,17 @@
 //! The engine's side of the protocol.
 
+use crate::Error;
+use crate::candle::{self, Candle};
+use crate::pack::Engine;
+use protocol::{Backend, BackendInfo, Device, ErrorReport, Event, Hello, Host, Request, Trial};
 use std::io::{BufRead, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// Which program serves: the command line passes in what it was built from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,11 +32,199 @@ pub enum ServeError {
     Input(#[from] std::io::Error),
 }
 
+/// A line of the host, and for a trial the flag that gives it up.
+type Line = Result<(Request, Arc<AtomicBool>), ErrorReport>;
+
 /// Serves requests, one JSON object a line, until the input closes; a dead output ends it quietly.
 pub fn serve(
-    _input: impl BufRead + Send + 'static,
-    _output: impl Write + Send + 'static,
-    _identity: Identity,
+    input: impl BufRead + Send + 'static,
+    output: impl Write + Send + 'static,
+    identity: Identity,
 ) -> Result<(), ServeError> {
-    Ok(())
+    let output = Output { writer: Arc::new(Mutex::new(output)), dead: Arc::new(AtomicBool::new(false)) };
+    let (lines, requests) = channel();
+    let reader = thread::spawn(move || read(input, &lines));
+    let (stop, stopped) = channel();
+    let heart = output.clone();
+    let heartbeat = thread::spawn(move || beat(&heart, &stopped));
+    let mut session = Session { output, identity, greeted: false, engine: None };
+    for line in requests {
+        session.handle(line);
+        if session.output.dead.load(Ordering::Relaxed) {
+            // The reader may wait for a host that is gone; it ends with the process.
+            return Ok(());
+        }
+    }
+    drop(stop);
+    let _ = heartbeat.join();
+    match reader.join() {
+        Ok(result) => Ok(result?),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Reads requests ahead, so that a cancel is seen while a trial runs. The end of the input gives the trial up too.
+fn read(input: impl BufRead, lines: &Sender<Line>) -> std::io::Result<()> {
+    let mut current = Arc::new(AtomicBool::new(false));
+    let result = input.lines().try_for_each(|line| {
+        let line = line?;
+        let message = match serde_json::from_str(&line) {
+            Ok(Request::Cancel) => {
+                current.store(true, Ordering::Relaxed);
+                return Ok(());
+            }
+            Ok(request) => {
+                if matches!(request, Request::Trial(_)) {
+                    current = Arc::new(AtomicBool::new(false));
+                }
+                Ok((request, current.clone()))
+            }
+            Err(e) => Err(report(
+                "request-malformed",
+                format!("no request: {e}"),
+                "host and engine may differ in version",
+            )),
+        };
+        // A session that has ended reads no more.
+        let _ = lines.send(message);
+        Ok(())
+    });
+    current.store(true, Ordering::Relaxed);
+    result
+}
+
+fn beat<W: Write>(output: &Output<W>, stopped: &Receiver<()>) {
+    let (Ok(pid), Ok(mut system)) = (sysinfo::get_current_pid(), sysinfo::System::new()) else { return };
+    while stopped.recv_timeout(HEARTBEAT) == Err(RecvTimeoutError::Timeout)
+        && !output.dead.load(Ordering::Relaxed)
+    {
+        system.refresh_processes(sysinfo::ProcessesToUpdate::Some(&[pid]), true);
+        if let Some(process) = system.process(pid) {
+            output.send(&Event::Heartbeat { resident_bytes: process.memory() });
+        }
+    }
+}
+
+struct Output<W> {
+    writer: Arc<Mutex<W>>,
+    dead: Arc<AtomicBool>,
+}
+
+impl<W> Clone for Output<W> {
+    fn clone(&self) -> Self {
+        Self { writer: self.writer.clone(), dead: self.dead.clone() }
+    }
+}
+
+impl<W: Write> Output<W> {
+    fn send(&self, event: &Event) {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = serde_json::to_string(event)
+            .map_err(std::io::Error::from)
+            .and_then(|line| writeln!(writer, "{line}"))
+            .and_then(|()| writer.flush());
+        if written.is_err() {
+            self.dead.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+struct Session<W> {
+    output: Output<W>,
+    identity: Identity,
+    greeted: bool,
+    engine: Option<Engine<Candle>>,
+}
+
+impl<W: Write> Session<W> {
+    fn handle(&mut self, line: Line) {
+        let event = match line {
+            Err(report) => Event::Failed(report),
+            Ok((Request::Hello { protocol }, _)) => self.hello(protocol),
+            Ok(_) if !self.greeted => Event::Failed(report(
+                "hello-missing",
+                "the first request must be hello".into(),
+                "send hello first",
+            )),
+            Ok((Request::Load { pack, backend: Backend::Candle, device: Device::Cpu, arms }, _)) => {
+                self.engine = None;
+                match Engine::load(Candle::cpu(), &pack, &arms) {
+                    Ok(engine) => Event::Loaded(self.engine.insert(engine).loaded.clone()),
+                    Err(error) => Event::Failed(error.report()),
+                }
+            }
+            Ok((Request::Trial(trial), cancel)) => self.trial(trial, &cancel),
+            Ok((Request::Cancel, _)) => return,
+        };
+        self.output.send(&event);
+    }
+
+    fn hello(&mut self, protocol: u32) -> Event {
+        if protocol != protocol::VERSION {
+            let message = format!("the host speaks protocol {protocol}, this engine {}", protocol::VERSION);
+            return Event::Failed(report(
+                "protocol-version",
+                message,
+                "use host and engine of the same version",
+            ));
+        }
+        match Candle::cpu().probe() {
+            Ok(probe_seconds) => {
+                self.greeted = true;
+                Event::Hello(hello(&self.identity, probe_seconds))
+            }
+            Err(error) => Event::Failed(error.report()),
+        }
+    }
+
+    fn trial(&self, trial: Trial, cancel: &AtomicBool) -> Event {
+        let Some(engine) = &self.engine else {
+            return Event::Failed(report("pack-not-loaded", "no pack is loaded".into(), "send load first"));
+        };
+        let mut progress = |stage, tokens| {
+            self.output.send(&Event::Progress { id: trial.id.clone(), stage, tokens });
+            if self.output.dead.load(Ordering::Relaxed) {
+                cancel.store(true, Ordering::Relaxed);
+            }
+        };
+        match engine.answer(&trial, cancel, &mut progress) {
+            Ok(result) => Event::Done(result),
+            Err(Error::Cancelled) => Event::Cancelled { id: trial.id },
+            Err(error) => Event::Failed(error.report()),
+        }
+    }
+}
+
+fn hello(identity: &Identity, probe_seconds: f64) -> Hello {
+    let (mut cpu, mut memory_bytes) = (String::new(), 0);
+    if let Ok(mut system) = sysinfo::System::new() {
+        system.refresh_memory();
+        system.refresh_cpu_all();
+        cpu = system.cpus().first().map(|cpu| cpu.brand().trim().to_owned()).unwrap_or_default();
+        memory_bytes = system.total_memory();
+    }
+    Hello {
+        protocol: protocol::VERSION,
+        version: identity.version.clone(),
+        commit: identity.commit.clone(),
+        dirty: identity.dirty,
+        backends: vec![BackendInfo {
+            backend: Backend::Candle,
+            device: Device::Cpu,
+            version: candle::VERSION.into(),
+            device_name: cpu.clone(),
+            probe_seconds,
+        }],
+        host: Host {
+            os: sysinfo::System::long_os_version().unwrap_or_else(|_| std::env::consts::OS.into()),
+            arch: std::env::consts::ARCH.into(),
+            cpu,
+            cores: thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            memory_bytes,
+        },
+    }
+}
+
+fn report(code: &str, message: String, hint: &str) -> ErrorReport {
+    ErrorReport { code: code.into(), message, hint: hint.into() }
 }

@@ -1,0 +1,146 @@
+//! What the models need of a tensor library. Operations sit at the height where candle and MLX both have a fast one.
+
+use crate::Error;
+use safetensors::Dtype;
+use std::ops::Range;
+
+/// Which keys a query sees. A query is one of the last positions of the keys it is given with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mask {
+    /// Every key, later ones too (the drafter).
+    Everything,
+    /// Keys up to the query's own position.
+    Causal,
+    /// The last `window` keys up to the query's own position, itself counted: `0 ≤ q - k < window`.
+    Sliding {
+        /// Keys that are seen.
+        window: usize,
+    },
+    /// The first `sink` keys and the last `window` ones up to the query's own position. Source: the reference's
+    /// `make_sink_window_4d_mask`; both may not be 0, since then no query would see anything.
+    SinkWindow {
+        /// First keys, always seen.
+        sink: usize,
+        /// Last keys, the query's own counted.
+        window: usize,
+    },
+}
+
+impl Mask {
+    /// Keys that the query at `position` sees among `len` keys: a range of sinks, and a range that ends at the query.
+    /// The two never overlap.
+    pub fn visible(self, position: usize, len: usize) -> (Range<usize>, Range<usize>) {
+        let end = position + 1;
+        match self {
+            Self::Everything => (0..0, 0..len),
+            Self::Causal => (0..0, 0..end),
+            Self::Sliding { window } => (0..0, end.saturating_sub(window)..end),
+            Self::SinkWindow { sink, window } => {
+                let sinks = sink.min(end);
+                (0..sinks, end.saturating_sub(window).max(sinks)..end)
+            }
+        }
+    }
+}
+
+/// The non-linearity of a gated feed-forward block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// GELU in its tanh approximation (Gemma 4).
+    GeluTanh,
+    /// x · sigmoid(x) (the drafter).
+    Silu,
+}
+
+/// A tensor library on one device. Shapes: T positions, H hidden, n heads of d dimensions. Arithmetic is in f32.
+pub trait Backend: Send + 'static {
+    /// An array on the device; cloning shares it.
+    type Tensor: Clone + Send;
+    /// Rotary angles of a run of positions.
+    type Angles;
+    /// Weights of routed experts in the layout that the library multiplies fastest.
+    type Experts: Send;
+
+    /// Puts stored little-endian numbers on the device, in the compute type. Fails on types that are no floats.
+    fn tensor(&self, dtype: Dtype, shape: &[usize], bytes: &[u8]) -> Result<Self::Tensor, Error>;
+    /// Prepares experts from `gate_up` [E, 2I, H] (gate rows first), `down` [E, H, I] and one output factor each.
+    fn experts(
+        &self,
+        gate_up: &Self::Tensor,
+        down: &Self::Tensor,
+        factors: Vec<f32>,
+    ) -> Result<Self::Experts, Error>;
+    /// Dimensions, outermost first.
+    fn shape(&self, x: &Self::Tensor) -> Vec<usize>;
+    /// Bytes of the elements.
+    fn bytes(&self, x: &Self::Tensor) -> u64;
+    /// All elements in row-major order.
+    fn to_f32(&self, x: &Self::Tensor) -> Result<Vec<f32>, Error>;
+
+    /// Rows `ids` of `table` times `scale`: [T, H].
+    fn embed(&self, table: &Self::Tensor, ids: &[u32], scale: f32) -> Result<Self::Tensor, Error>;
+    /// `x` [T, in] times the transpose of `weight` [out, in].
+    fn linear(&self, x: &Self::Tensor, weight: &Self::Tensor) -> Result<Self::Tensor, Error>;
+    /// Sum of two arrays of one shape.
+    fn add(&self, a: &Self::Tensor, b: &Self::Tensor) -> Result<Self::Tensor, Error>;
+    /// Every element times `factor`.
+    fn scale(&self, x: &Self::Tensor, factor: f32) -> Result<Self::Tensor, Error>;
+    /// `x / sqrt(mean(x²) + eps)` over the last axis, times `weight` if there is one.
+    fn rms_norm(
+        &self,
+        x: &Self::Tensor,
+        weight: Option<&Self::Tensor>,
+        eps: f32,
+    ) -> Result<Self::Tensor, Error>;
+    /// [T, n·d] seen as [T, n, d].
+    fn split_heads(&self, x: &Self::Tensor, heads: usize) -> Result<Self::Tensor, Error>;
+    /// [1, T, d] as [T, d].
+    fn squeeze(&self, x: &Self::Tensor) -> Result<Self::Tensor, Error>;
+    /// Angles of positions `positions` for explicit inverse frequencies; 0 leaves a pair of dimensions as it is.
+    fn angles(&self, inverse_frequencies: &[f32], positions: Range<usize>) -> Result<Self::Angles, Error>;
+    /// Rotates pairs (i, i + d/2) of [T, n, d].
+    fn rope(&self, x: &Self::Tensor, angles: &Self::Angles) -> Result<Self::Tensor, Error>;
+    /// [T, n, d] as [n, T, d], the layout of [`Backend::attention`] and of K/V caches.
+    fn head_major(&self, x: &Self::Tensor) -> Result<Self::Tensor, Error>;
+    /// Softmax attention with grouped heads: `q` [n, Tq, d], `k` and `v` [n_kv, Tk, d] → [Tq, n·d]. The queries are the
+    /// last Tq of the Tk positions.
+    fn attention(
+        &self,
+        q: &Self::Tensor,
+        k: &Self::Tensor,
+        v: &Self::Tensor,
+        scale: f32,
+        mask: Mask,
+    ) -> Result<Self::Tensor, Error>;
+    /// `activation(gate) · up`, element by element.
+    fn gated(
+        &self,
+        activation: Activation,
+        gate: &Self::Tensor,
+        up: &Self::Tensor,
+    ) -> Result<Self::Tensor, Error>;
+    /// Mixture of the `top_k` best-scored experts of each row: `x` [T, H], `scores` [T, E] before softmax → [T, H].
+    /// Softmax over all experts, renormalised over the chosen, then each expert's factor.
+    fn mixture(
+        &self,
+        x: &Self::Tensor,
+        scores: &Self::Tensor,
+        top_k: usize,
+        experts: &Self::Experts,
+    ) -> Result<Self::Tensor, Error>;
+    /// Joins arrays along `axis`.
+    fn concat(&self, axis: usize, parts: &[&Self::Tensor]) -> Result<Self::Tensor, Error>;
+    /// A compact copy of `range` along `axis`.
+    fn slice(&self, x: &Self::Tensor, axis: usize, range: Range<usize>) -> Result<Self::Tensor, Error>;
+    /// `x` [T, …] with its first-axis rows from `start` on replaced by `rows`.
+    fn replace_rows(
+        &self,
+        x: &Self::Tensor,
+        start: usize,
+        rows: &Self::Tensor,
+    ) -> Result<Self::Tensor, Error>;
+    /// `cap · tanh(x / cap)`.
+    fn softcap(&self, x: &Self::Tensor, cap: f32) -> Result<Self::Tensor, Error>;
+    /// Index of the largest element of the last row of [T, vocabulary]; the first of equals.
+    fn argmax_last(&self, x: &Self::Tensor) -> Result<u32, Error>;
+}

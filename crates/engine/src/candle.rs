@@ -1,0 +1,389 @@
+//! The [`Backend`] on candle: CPU, arithmetic in f32.
+
+use crate::backend::{Activation, Backend, Mask};
+use crate::{Error, numeric};
+use candle_core::{CpuStorage, CustomOp2, CustomOp3, D, DType, Device, InplaceOp1, Layout, Shape, Tensor};
+use rayon::prelude::*;
+use safetensors::Dtype;
+use std::ops::Range;
+
+/// Version of candle that this program is built with; a test holds it against `Cargo.lock`.
+pub const VERSION: &str = "0.11.1";
+
+/// Queries that are scored at once. Bounds the score matrix to block × (window + block) on sliding layers.
+const BLOCK: usize = 128;
+
+/// Up to this many experts, all of them in one matrix product beat gathering rows by expert.
+const DENSE_EXPERTS: usize = 16;
+
+/// candle on the CPU.
+#[derive(Clone, Debug)]
+pub struct Candle {
+    device: Device,
+}
+
+impl Candle {
+    /// The CPU.
+    pub fn cpu() -> Self {
+        Self { device: Device::Cpu }
+    }
+
+    /// Multiplies two small matrices whose product is known and gives the seconds it took.
+    pub fn probe(&self) -> Result<f64, Error> {
+        const SIZE: usize = 128;
+        let start = std::time::Instant::now();
+        let ramp: Vec<f32> = (0..SIZE * SIZE).map(|i| (i % SIZE) as f32).collect();
+        let ones = Tensor::ones((SIZE, SIZE), DType::F32, &self.device)?;
+        let product = Tensor::from_vec(ramp, (SIZE, SIZE), &self.device)?.matmul(&ones)?;
+        let expected = (SIZE * (SIZE - 1) / 2) as f32;
+        let wrong = product.flatten_all()?.to_vec1::<f32>()?.into_iter().find(|value| *value != expected);
+        match wrong {
+            Some(value) => {
+                Err(Error::Tensor(format!("a matrix product gave {value} where {expected} is right")))
+            }
+            None => Ok(start.elapsed().as_secs_f64()),
+        }
+    }
+}
+
+/// Rotary tables, [T, d/2] each.
+pub struct Angles {
+    cos: Tensor,
+    sin: Tensor,
+}
+
+/// Experts laid out for one product over all of them: gate and up [E·I, H], down [H, E·I].
+pub struct Experts {
+    gate: Tensor,
+    up: Tensor,
+    down: Tensor,
+    factors: Vec<f32>,
+    inner: usize,
+}
+
+impl Backend for Candle {
+    type Tensor = Tensor;
+    type Angles = Angles;
+    type Experts = Experts;
+
+    fn tensor(&self, dtype: Dtype, shape: &[usize], bytes: &[u8]) -> Result<Tensor, Error> {
+        let dtype = match dtype {
+            Dtype::F32 => DType::F32,
+            Dtype::F16 => DType::F16,
+            Dtype::BF16 => DType::BF16,
+            other => return Err(Error::Tensor(format!("weights of type {other:?} are not supported"))),
+        };
+        Ok(Tensor::from_raw_buffer(bytes, dtype, shape, &self.device)?.to_dtype(DType::F32)?)
+    }
+
+    fn experts(&self, gate_up: &Tensor, down: &Tensor, factors: Vec<f32>) -> Result<Experts, Error> {
+        let (experts, double, hidden) = gate_up.dims3()?;
+        let inner = double / 2;
+        let half = |start| gate_up.narrow(1, start, inner)?.reshape((experts * inner, hidden));
+        let down = down.permute((1, 0, 2))?.reshape((hidden, experts * inner))?;
+        Ok(Experts { gate: half(0)?, up: half(inner)?, down, factors, inner })
+    }
+
+    fn shape(&self, x: &Tensor) -> Vec<usize> {
+        x.dims().to_vec()
+    }
+
+    fn bytes(&self, x: &Tensor) -> u64 {
+        (x.elem_count() * x.dtype().size_in_bytes()) as u64
+    }
+
+    fn to_f32(&self, x: &Tensor) -> Result<Vec<f32>, Error> {
+        Ok(x.flatten_all()?.to_vec1()?)
+    }
+
+    fn embed(&self, table: &Tensor, ids: &[u32], scale: f32) -> Result<Tensor, Error> {
+        let ids = Tensor::new(ids, &self.device)?;
+        Ok((table.index_select(&ids, 0)? * f64::from(scale))?)
+    }
+
+    fn linear(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor, Error> {
+        Ok(x.matmul(&weight.t()?)?)
+    }
+
+    fn add(&self, a: &Tensor, b: &Tensor) -> Result<Tensor, Error> {
+        Ok((a + b)?)
+    }
+
+    fn scale(&self, x: &Tensor, factor: f32) -> Result<Tensor, Error> {
+        Ok((x * f64::from(factor))?)
+    }
+
+    fn rms_norm(&self, x: &Tensor, weight: Option<&Tensor>, eps: f32) -> Result<Tensor, Error> {
+        let x = x.contiguous()?;
+        Ok(match weight {
+            Some(weight) => candle_nn::ops::rms_norm(&x, weight, eps)?,
+            None => {
+                let ones = Tensor::ones(x.dim(D::Minus1)?, DType::F32, &self.device)?;
+                candle_nn::ops::rms_norm(&x, &ones, eps)?
+            }
+        })
+    }
+
+    fn split_heads(&self, x: &Tensor, heads: usize) -> Result<Tensor, Error> {
+        let (positions, width) = x.dims2()?;
+        Ok(x.reshape((positions, heads, width / heads))?)
+    }
+
+    fn squeeze(&self, x: &Tensor) -> Result<Tensor, Error> {
+        Ok(x.squeeze(0)?)
+    }
+
+    fn angles(&self, inverse_frequencies: &[f32], positions: Range<usize>) -> Result<Angles, Error> {
+        let shape = (positions.len(), inverse_frequencies.len());
+        let angles: Vec<f32> =
+            positions.flat_map(|p| inverse_frequencies.iter().map(move |f| p as f32 * f)).collect();
+        let table = |function: fn(f32) -> f32| {
+            let values: Vec<f32> = angles.iter().map(|angle| function(*angle)).collect();
+            Tensor::from_vec(values, shape, &self.device)
+        };
+        Ok(Angles { cos: table(f32::cos)?, sin: table(f32::sin)? })
+    }
+
+    fn rope(&self, x: &Tensor, angles: &Angles) -> Result<Tensor, Error> {
+        let x = x.unsqueeze(0)?.contiguous()?;
+        Ok(candle_nn::rotary_emb::rope_thd(&x, &angles.cos, &angles.sin)?.squeeze(0)?)
+    }
+
+    fn head_major(&self, x: &Tensor) -> Result<Tensor, Error> {
+        Ok(x.transpose(0, 1)?.contiguous()?)
+    }
+
+    fn attention(&self, q: &Tensor, k: &Tensor, v: &Tensor, scale: f32, mask: Mask) -> Result<Tensor, Error> {
+        let (heads, queries, dim) = q.dims3()?;
+        let (groups, keys, _) = k.dims3()?;
+        let repeat = heads / groups;
+        let first = keys - queries;
+        let mut blocks = Vec::new();
+        for start in (0..queries).step_by(BLOCK) {
+            let len = BLOCK.min(queries - start);
+            let slab = Slab::of(mask, first + start..first + start + len, keys);
+            let q = q.narrow(1, start, len)?.contiguous()?.reshape((groups, repeat * len, dim))?;
+            let (k, v) = (slab.gather(k)?, slab.gather(v)?);
+            let scores = q.matmul(&k.t()?)?;
+            scores.inplace_op1(&MaskedSoftmax { mask, slab, first: first + start, len, keys, scale })?;
+            let out = scores.matmul(&v)?.reshape((heads, len, dim))?;
+            blocks.push(out.transpose(0, 1)?.reshape((len, heads * dim))?);
+        }
+        Ok(if blocks.len() == 1 { blocks.swap_remove(0) } else { Tensor::cat(&blocks, 0)? })
+    }
+
+    fn gated(&self, activation: Activation, gate: &Tensor, up: &Tensor) -> Result<Tensor, Error> {
+        Ok(gate.contiguous()?.apply_op2_no_bwd(&up.contiguous()?, &Gated(activation))?)
+    }
+
+    fn mixture(&self, x: &Tensor, scores: &Tensor, top_k: usize, experts: &Experts) -> Result<Tensor, Error> {
+        let count = experts.factors.len();
+        let mut weights = self.to_f32(scores)?;
+        weights.chunks_mut(count).for_each(|row| route(row, top_k, &experts.factors));
+        if count <= DENSE_EXPERTS {
+            self.dense(x, weights, experts)
+        } else {
+            self.gathered(x, &weights, experts)
+        }
+    }
+
+    fn concat(&self, axis: usize, parts: &[&Tensor]) -> Result<Tensor, Error> {
+        Ok(Tensor::cat(parts, axis)?)
+    }
+
+    fn slice(&self, x: &Tensor, axis: usize, range: Range<usize>) -> Result<Tensor, Error> {
+        Ok(x.narrow(axis, range.start, range.len())?.force_contiguous()?)
+    }
+
+    fn replace_rows(&self, x: &Tensor, start: usize, rows: &Tensor) -> Result<Tensor, Error> {
+        let end = start + rows.dim(0)?;
+        Ok(Tensor::cat(&[&x.narrow(0, 0, start)?, rows, &x.narrow(0, end, x.dim(0)? - end)?], 0)?)
+    }
+
+    fn softcap(&self, x: &Tensor, cap: f32) -> Result<Tensor, Error> {
+        let cap = f64::from(cap);
+        Ok(((x / cap)?.tanh()? * cap)?)
+    }
+
+    fn argmax_last(&self, x: &Tensor) -> Result<u32, Error> {
+        Ok(x.get(x.dim(0)? - 1)?.argmax(0)?.to_scalar()?)
+    }
+}
+
+impl Candle {
+    /// Every expert on every row in one product; unchosen experts weigh 0.
+    fn dense(&self, x: &Tensor, weights: Vec<f32>, experts: &Experts) -> Result<Tensor, Error> {
+        let weights = Tensor::from_vec(weights, (x.dim(0)?, experts.factors.len()), &self.device)?;
+        let (gate, up) = (self.linear(x, &experts.gate)?, self.linear(x, &experts.up)?);
+        let inner = gate.apply_op3_no_bwd(&up, &weights, &WeightedGelu)?;
+        self.linear(&inner, &experts.down)
+    }
+
+    /// Each expert on the rows that chose it.
+    fn gathered(&self, x: &Tensor, weights: &[f32], experts: &Experts) -> Result<Tensor, Error> {
+        let (count, inner) = (experts.factors.len(), experts.inner);
+        let mut out = x.zeros_like()?;
+        for expert in 0..count {
+            let rows: Vec<u32> =
+                (0..x.dim(0)? as u32).filter(|row| weights[*row as usize * count + expert] != 0.0).collect();
+            if rows.is_empty() {
+                continue;
+            }
+            let factors: Vec<f32> = rows.iter().map(|row| weights[*row as usize * count + expert]).collect();
+            let factors = Tensor::from_vec(factors, (rows.len(), 1), &self.device)?;
+            let rows = Tensor::new(rows, &self.device)?;
+            let chosen = x.index_select(&rows, 0)?;
+            let part = |weight: &Tensor| weight.narrow(0, expert * inner, inner);
+            let (gate, up) =
+                (self.linear(&chosen, &part(&experts.gate)?)?, self.linear(&chosen, &part(&experts.up)?)?);
+            let act = gate.apply_op3_no_bwd(&up, &factors, &WeightedGelu)?;
+            let result = self.linear(&act, &experts.down.narrow(1, expert * inner, inner)?)?;
+            out = out.index_add(&rows, &result, 0)?;
+        }
+        Ok(out)
+    }
+}
+
+/// Turns one row of router scores into weights: softmax, the `top_k` largest renormalised, each expert's factor; 0 else.
+fn route(row: &mut [f32], top_k: usize, factors: &[f32]) {
+    let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    row.iter_mut().for_each(|score| *score = (*score - max).exp());
+    let mut order: Vec<usize> = (0..row.len()).collect();
+    order.sort_by(|a, b| row[*b].total_cmp(&row[*a]));
+    let (chosen, rest) = order.split_at(top_k.min(order.len()));
+    let sum: f32 = chosen.iter().map(|expert| row[*expert]).sum();
+    chosen.iter().for_each(|expert| row[*expert] = row[*expert] / sum * factors[*expert]);
+    rest.iter().for_each(|expert| row[*expert] = 0.0);
+}
+
+/// The keys that one block of queries may see: the first `sinks`, then `base..end`.
+#[derive(Clone, Copy)]
+struct Slab {
+    sinks: usize,
+    base: usize,
+    end: usize,
+}
+
+impl Slab {
+    fn of(mask: Mask, queries: Range<usize>, keys: usize) -> Self {
+        let (sinks, near) = mask.visible(queries.start, keys);
+        let end = mask.visible(queries.end - 1, keys).1.end;
+        let sinks = if let Mask::SinkWindow { sink, .. } = mask { sink.min(end) } else { sinks.end };
+        // Without a window the near keys are none; one unseen column keeps the arrays from being empty.
+        let base = near.start.min(end - 1);
+        if base <= sinks { Self { sinks: 0, base: 0, end } } else { Self { sinks, base, end } }
+    }
+
+    fn gather(self, x: &Tensor) -> candle_core::Result<Tensor> {
+        let near = x.narrow(1, self.base, self.end - self.base)?;
+        if self.sinks == 0 { Ok(near) } else { Tensor::cat(&[&x.narrow(1, 0, self.sinks)?, &near], 1) }
+    }
+
+    /// Columns of the keys `range`.
+    fn columns(self, range: Range<usize>) -> Range<usize> {
+        let shift = self.base - self.sinks;
+        if range.end <= self.sinks { range } else { range.start - shift..range.end - shift }
+    }
+}
+
+/// Softmax over the visible keys of every row of scores [groups, repeat · len, columns]; 0 elsewhere.
+struct MaskedSoftmax {
+    mask: Mask,
+    slab: Slab,
+    /// Position of the block's first query.
+    first: usize,
+    /// Queries of the block.
+    len: usize,
+    keys: usize,
+    scale: f32,
+}
+
+impl InplaceOp1 for MaskedSoftmax {
+    fn name(&self) -> &'static str {
+        "masked-softmax"
+    }
+
+    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> candle_core::Result<()> {
+        let scores = f32_mut(storage, layout)?;
+        let columns = self.slab.sinks + self.slab.end - self.slab.base;
+        scores.par_chunks_mut(columns).with_min_len(16).enumerate().for_each(|(row, scores)| {
+            let (sinks, near) = self.mask.visible(self.first + row % self.len, self.keys);
+            let (sinks, near) = (self.slab.columns(sinks), self.slab.columns(near));
+            numeric::softmax(scores, self.scale, sinks, near);
+        });
+        Ok(())
+    }
+}
+
+struct Gated(Activation);
+
+impl CustomOp2 for Gated {
+    fn name(&self) -> &'static str {
+        "gated"
+    }
+
+    fn cpu_fwd(
+        &self,
+        gate: &CpuStorage,
+        gate_layout: &Layout,
+        up: &CpuStorage,
+        up_layout: &Layout,
+    ) -> candle_core::Result<(CpuStorage, Shape)> {
+        let (gate, up) = (f32_ref(gate, gate_layout)?, f32_ref(up, up_layout)?);
+        let mut out = vec![0f32; gate.len()];
+        out.par_chunks_mut(4096).zip(gate.par_chunks(4096)).zip(up.par_chunks(4096)).for_each(
+            |((out, gate), up)| match self.0 {
+                Activation::GeluTanh => numeric::gated(out, gate, up, numeric::gelu_tanh),
+                Activation::Silu => numeric::gated(out, gate, up, numeric::silu),
+            },
+        );
+        Ok((CpuStorage::F32(out), gate_layout.shape().clone()))
+    }
+}
+
+/// `gelu(gate) · up` of [T, n·I], each run of I times its weight in [T, n].
+struct WeightedGelu;
+
+impl CustomOp3 for WeightedGelu {
+    fn name(&self) -> &'static str {
+        "weighted-gelu"
+    }
+
+    fn cpu_fwd(
+        &self,
+        gate: &CpuStorage,
+        gate_layout: &Layout,
+        up: &CpuStorage,
+        up_layout: &Layout,
+        weights: &CpuStorage,
+        weights_layout: &Layout,
+    ) -> candle_core::Result<(CpuStorage, Shape)> {
+        let (gate, up) = (f32_ref(gate, gate_layout)?, f32_ref(up, up_layout)?);
+        let weights = f32_ref(weights, weights_layout)?;
+        let inner = gate.len() / weights.len();
+        let mut out = vec![0f32; gate.len()];
+        let runs =
+            out.par_chunks_mut(inner).zip(gate.par_chunks(inner)).zip(up.par_chunks(inner)).zip(weights);
+        runs.with_min_len(64).filter(|(_, weight)| **weight != 0.0).for_each(
+            |(((out, gate), up), weight)| {
+                numeric::gated(out, gate, up, numeric::gelu_tanh);
+                out.iter_mut().for_each(|value| *value *= weight);
+            },
+        );
+        Ok((CpuStorage::F32(out), gate_layout.shape().clone()))
+    }
+}
+
+fn f32_ref<'a>(storage: &'a CpuStorage, layout: &Layout) -> candle_core::Result<&'a [f32]> {
+    match (storage, layout.contiguous_offsets()) {
+        (CpuStorage::F32(values), Some((start, end))) => Ok(&values[start..end]),
+        _ => candle_core::bail!("needs a contiguous f32 array"),
+    }
+}
+
+fn f32_mut<'a>(storage: &'a mut CpuStorage, layout: &Layout) -> candle_core::Result<&'a mut [f32]> {
+    match (storage, layout.contiguous_offsets()) {
+        (CpuStorage::F32(values), Some((start, end))) => Ok(&mut values[start..end]),
+        _ => candle_core::bail!("needs a contiguous f32 array"),
+    }
+}

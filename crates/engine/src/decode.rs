@@ -1,0 +1,181 @@
+//! Greedy decoding of one prompt by one arm.
+
+use crate::Error;
+use crate::backend::{Backend, Mask};
+use crate::gemma4::{Cache, Gemma4, Pass, Rows};
+use crate::restoration::{self, Counters, Projection};
+use protocol::{Arm, Decode, RestorationCounters, Stage, StageTimings, Stop};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+/// Verifier with what restored arms need.
+pub struct Models<B: Backend> {
+    /// The verifier.
+    pub verifier: Gemma4<B>,
+    /// Drafter and f_θ, if the pack has them.
+    pub projection: Option<Projection<B>>,
+}
+
+/// How one prompt is answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings<'a> {
+    /// Arm.
+    pub arm: Arm,
+    /// Decode loop.
+    pub decode: Decode,
+    /// First positions that are never evicted.
+    pub sink: usize,
+    /// Last positions that are never evicted.
+    pub window: usize,
+    /// Most tokens to generate.
+    pub max_new_tokens: usize,
+    /// Tokens that end the answer.
+    pub stop_tokens: &'a [u32],
+}
+
+/// A generated answer. `timings.e2e_s` is left to the caller, who knows when the text was there.
+#[derive(Clone, Debug)]
+pub struct Generation {
+    /// Generated ids, the stop token included.
+    pub tokens: Vec<u32>,
+    /// Why it ended.
+    pub stop: Stop,
+    /// Seconds of each stage.
+    pub timings: StageTimings,
+    /// What restoration did.
+    pub restoration: Option<RestorationCounters>,
+    /// Bytes of the K/V cache at the end; none without a cache.
+    pub kv_bytes: Option<u64>,
+    /// Bytes of an unbounded cache on every layer at the same length, by formula.
+    pub kv_full_bytes: u64,
+}
+
+/// Bytes of one number of the arithmetic (f32).
+const COMPUTE_BYTES: usize = 4;
+
+impl<B: Backend> Models<B> {
+    /// Logits of one forward of `settings.arm` over all of `ids`, as the first step of decoding has them.
+    pub fn forward(
+        &self,
+        ids: &[u32],
+        settings: &Settings<'_>,
+        rows: Rows,
+        counters: &mut Counters,
+        cache: Option<&mut Cache<B::Tensor>>,
+        cancel: &AtomicBool,
+    ) -> Result<B::Tensor, Error> {
+        let evicted = niah::evicted(ids.len(), settings.sink, settings.window);
+        let injection = match settings.arm {
+            Arm::Restored(restore) if !evicted.is_empty() => {
+                let (verifier, projection) = (&self.verifier, self.projection.as_ref());
+                let injection =
+                    restoration::build(verifier, projection, restore, ids, evicted, &mut counters.0, cancel)?;
+                counters.0.passes += 1;
+                Some(injection)
+            }
+            _ => None,
+        };
+        let mask = match settings.arm {
+            Arm::SinkWindow => Some(Mask::SinkWindow { sink: settings.sink, window: settings.window }),
+            _ => None,
+        };
+        let witness: Option<&mut dyn crate::gemma4::Witness> = Some(counters);
+        self.verifier.logits(ids, Pass { mask, injection: injection.as_ref(), witness, cache, rows, cancel })
+    }
+
+    /// Counters for one prompt.
+    pub fn counters(&self) -> Counters {
+        let layers = self.verifier.geometry().len();
+        Counters::new((0..layers).filter(|layer| self.verifier.projects(*layer).0))
+    }
+
+    /// Answers `prompt`; `progress` is told the stage and the number of tokens so far.
+    pub fn generate(
+        &self,
+        prompt: &[u32],
+        settings: &Settings<'_>,
+        cancel: &AtomicBool,
+        progress: &mut dyn FnMut(Stage, usize),
+    ) -> Result<Generation, Error> {
+        check(prompt, settings)?;
+        let backend = self.verifier.backend();
+        let mut counters = self.counters();
+        let mut cache = (settings.decode == Decode::Incremental).then(Cache::default);
+        let mut ids = prompt.to_vec();
+        progress(if settings.arm.is_restored() { Stage::Restoring } else { Stage::Prefill }, 0);
+        let start = Instant::now();
+        let logits = self.forward(&ids, settings, Rows::Last, &mut counters, cache.as_mut(), cancel)?;
+        let first_s = start.elapsed().as_secs_f64();
+        let prefill_s = first_s - built_s(&counters.0);
+        let start = Instant::now();
+        let mut token = backend.argmax_last(&logits)?;
+        let stop = loop {
+            ids.push(token);
+            let generated = ids.len() - prompt.len();
+            progress(Stage::Decode, generated);
+            if settings.stop_tokens.contains(&token) {
+                break Stop::StopToken;
+            }
+            if generated == settings.max_new_tokens {
+                break Stop::Budget;
+            }
+            let logits = match &mut cache {
+                Some(cache) => self.step(token, settings, cache, cancel)?,
+                None => self.forward(&ids, settings, Rows::Last, &mut counters, None, cancel)?,
+            };
+            token = backend.argmax_last(&logits)?;
+        };
+        let held = ids.len() - 1;
+        let build_restoration_s = settings.arm.is_restored().then(|| built_s(&counters.0));
+        let decode_s = start.elapsed().as_secs_f64();
+        Ok(Generation {
+            tokens: ids.split_off(prompt.len()),
+            stop,
+            timings: StageTimings { build_restoration_s, prefill_s, decode_s, e2e_s: 0.0 },
+            restoration: settings.arm.is_restored().then_some(counters.0),
+            kv_bytes: cache.map(|cache| cache.bytes(backend)),
+            kv_full_bytes: self.full_bytes(held),
+        })
+    }
+
+    /// One position over the cache. What was restored at prefill is in the cache; nothing is evicted any more.
+    fn step(
+        &self,
+        token: u32,
+        settings: &Settings<'_>,
+        cache: &mut Cache<B::Tensor>,
+        cancel: &AtomicBool,
+    ) -> Result<B::Tensor, Error> {
+        let mask = match settings.arm {
+            Arm::SinkWindow => Some(Mask::SinkWindow { sink: settings.sink, window: settings.window }),
+            _ => None,
+        };
+        let pass = Pass { mask, cache: Some(cache), ..Pass::plain(Rows::Last, cancel) };
+        self.verifier.logits(&[token], pass)
+    }
+
+    fn full_bytes(&self, positions: usize) -> u64 {
+        let layer = |layer: &protocol::LayerGeometry| 2 * layer.kv_heads * layer.head_dim;
+        (self.verifier.geometry().iter().map(layer).sum::<usize>() * positions * COMPUTE_BYTES) as u64
+    }
+}
+
+fn built_s(counters: &RestorationCounters) -> f64 {
+    counters.drafter_s + counters.projection_s + counters.capture_s
+}
+
+fn check(prompt: &[u32], settings: &Settings<'_>) -> Result<(), Error> {
+    let wrong = |reason: &str| Err(Error::Trial(reason.into()));
+    if prompt.is_empty() {
+        return wrong("the prompt has no tokens");
+    }
+    if settings.max_new_tokens == 0 {
+        return wrong("max_new_tokens is 0; at least one token must be generated");
+    }
+    if settings.arm == Arm::SinkWindow && settings.sink == 0 && settings.window == 0 {
+        return wrong(
+            "sink and window are both 0, so the sink-window arm would see nothing; make one positive",
+        );
+    }
+    Ok(())
+}

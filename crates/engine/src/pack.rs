@@ -1,0 +1,141 @@
+//! Loading a pack: every part, checked against each other and against the manifest's digests.
+
+use crate::Error;
+use crate::backend::Backend;
+use crate::decode::{Models, Settings};
+use crate::drafter::Drafter;
+use crate::f_theta::FTheta;
+use crate::gemma4::Gemma4;
+use crate::restoration::Projection;
+use crate::tokenizer::Tokenizer;
+use protocol::{Arm, LoadedPack, Pack, Restore, Stage, Trial, TrialMemory, TrialResult, WeightFile};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+/// A pack in memory, ready for trials.
+pub struct Engine<B: Backend> {
+    models: Models<B>,
+    tokenizer: Tokenizer,
+    /// What the host is told of it.
+    pub loaded: LoadedPack,
+}
+
+impl<B: Backend> Engine<B> {
+    /// Loads the pack in `folder` for `arms`.
+    pub fn load(backend: B, folder: &Path, arms: &[Arm]) -> Result<Self, Error> {
+        let start = Instant::now();
+        let pack = Pack::open(folder)?;
+        pack.require_parts()?;
+        for arm in arms {
+            let needs = matches!(arm, Arm::Restored(Restore::S5 | Restore::FTheta));
+            if needs && pack.manifest.f_theta.is_none() {
+                return Err(Error::MissingPart { arm: *arm, part: "f_theta" });
+            }
+        }
+        let verifier_folder = pack.verifier();
+        let verifier = Gemma4::load(backend, &verifier_folder)?;
+        let tokenizer = Tokenizer::load(&verifier_folder)?;
+        let projection = projection(&pack, &verifier)?;
+        let mut read = vec![verifier_folder.join("config.json")];
+        read.extend(verifier.files().iter().chain(&tokenizer.files).cloned());
+        if let (Some(projection), Some(drafter), Some(f_theta)) =
+            (&projection, pack.drafter(), pack.f_theta())
+        {
+            read.extend([drafter.join("config.json"), f_theta.join("f_theta_config.json")]);
+            read.extend(projection.drafter.files().iter().chain(projection.f_theta.files()).cloned());
+        }
+        let weights = read.iter().map(|path| digest(&pack, path)).collect::<Result<Vec<_>, _>>()?;
+        let loaded = LoadedPack {
+            name: pack.manifest.name.clone(),
+            demo: pack.manifest.demo,
+            verifier: pack.manifest.verifier.clone(),
+            drafter: pack.manifest.drafter.clone(),
+            f_theta: pack.manifest.f_theta.clone(),
+            f_theta_config: projection.as_ref().map(|projection| projection.f_theta.config.clone()),
+            weights,
+            layers: verifier.geometry(),
+            compute_dtype: "f32".into(),
+            weights_dtype: verifier.weights_dtype().to_owned(),
+            stop_tokens: tokenizer.stop_tokens.clone(),
+            seconds: start.elapsed().as_secs_f64(),
+        };
+        Ok(Self { models: Models { verifier, projection }, tokenizer, loaded })
+    }
+
+    /// Answers one trial; `progress` is told the stage and the tokens so far.
+    pub fn answer(
+        &self,
+        trial: &Trial,
+        cancel: &AtomicBool,
+        progress: &mut dyn FnMut(Stage, usize),
+    ) -> Result<TrialResult, Error> {
+        let start = Instant::now();
+        let prompt = if trial.variant.is_chat() {
+            self.tokenizer.encode_chat(&trial.prompt)?
+        } else {
+            self.tokenizer.encode_raw(&trial.prompt)?
+        };
+        let settings = Settings {
+            arm: trial.arm,
+            decode: trial.decode,
+            sink: trial.sink,
+            window: trial.window,
+            max_new_tokens: trial.max_new_tokens,
+            stop_tokens: &self.tokenizer.stop_tokens,
+        };
+        let generation = self.models.generate(&prompt, &settings, cancel, progress)?;
+        let text = self.tokenizer.decode(&generation.tokens)?;
+        let mut timings = generation.timings;
+        timings.e2e_s = start.elapsed().as_secs_f64();
+        Ok(TrialResult {
+            id: trial.id.clone(),
+            arm: trial.arm,
+            text,
+            tokens: generation.tokens,
+            prompt_tokens: prompt.len(),
+            stop: generation.stop,
+            timings,
+            restoration: generation.restoration,
+            memory: TrialMemory {
+                kv_counted_bytes: generation.kv_bytes,
+                kv_full_formula_bytes: generation.kv_full_bytes,
+                process_peak_bytes: peak_resident_bytes(),
+            },
+        })
+    }
+}
+
+fn projection<B: Backend>(pack: &Pack, verifier: &Gemma4<B>) -> Result<Option<Projection<B>>, Error> {
+    let manifest = &pack.manifest;
+    let (Some(drafter), Some(f_theta), Some(embedding_scale), Some(value_rule)) =
+        (pack.drafter(), pack.f_theta(), manifest.drafter_embedding_scale, manifest.value_rule)
+    else {
+        return Ok(None);
+    };
+    let drafter = Drafter::load(verifier.backend(), &drafter)?;
+    let f_theta = FTheta::load(verifier.backend(), &f_theta)?;
+    f_theta.check(&drafter, verifier)?;
+    Ok(Some(Projection { drafter, f_theta, embedding_scale, value_rule }))
+}
+
+/// The file with its digest, held against the manifest if that names one.
+fn digest(pack: &Pack, path: &Path) -> Result<WeightFile, Error> {
+    let relative: PathBuf = path.strip_prefix(&pack.folder).unwrap_or(path).to_owned();
+    let found = files::sha256_file(path)?;
+    let bytes = std::fs::metadata(path).map(|metadata| metadata.len()).unwrap_or_default();
+    match pack.manifest.sha256.get(&relative) {
+        Some(expected) if !expected.eq_ignore_ascii_case(&found) => {
+            Err(Error::Digest { path: path.to_owned(), found, expected: expected.clone() })
+        }
+        _ => Ok(WeightFile { path: relative, bytes, sha256: found }),
+    }
+}
+
+/// Highest resident set of this process, as Linux reports it (`VmHWM`); unknown elsewhere.
+fn peak_resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}

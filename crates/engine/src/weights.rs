@@ -1,0 +1,201 @@
+//! Weight files: safetensors (one file or shards), and PyTorch archives, read without executing anything.
+
+use crate::Error;
+use crate::backend::Backend;
+use safetensors::Dtype;
+use safetensors::tensor::{Metadata, TensorInfo};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+const HEADER_CAP: u64 = 100 << 20;
+const INDEX_CAP: u64 = 100 << 20;
+const LFS: &[u8] = b"version https://git-lfs";
+
+/// Where each tensor of a model lies. Tensors are read one by one, so that a model never is in memory twice.
+pub(crate) struct Weights<'a, B: Backend> {
+    backend: &'a B,
+    folder: PathBuf,
+    entries: BTreeMap<String, Entry>,
+    /// Files that make up the model.
+    pub files: Vec<PathBuf>,
+}
+
+enum Entry {
+    Safetensors { path: PathBuf, start: u64, info: TensorInfo },
+    Loaded { shape: Vec<usize>, values: Vec<f32> },
+}
+
+impl<'a, B: Backend> Weights<'a, B> {
+    /// Opens `stem.safetensors` of `folder`, or its shards, or `stem.pt`, in this order.
+    pub fn open(backend: &'a B, folder: &Path, stem: &str) -> Result<Self, Error> {
+        let single = folder.join(format!("{stem}.safetensors"));
+        let index = folder.join(format!("{stem}.safetensors.index.json"));
+        let archive = folder.join(format!("{stem}.pt"));
+        let mut weights =
+            Self { backend, folder: folder.to_owned(), entries: BTreeMap::new(), files: Vec::new() };
+        if !single.exists() && index.exists() {
+            let shards = shards(&index)?;
+            weights.files.push(index);
+            shards.into_iter().try_for_each(|name| weights.add_safetensors(folder.join(name)))?;
+        } else if !single.exists() && archive.exists() {
+            weights.add_archive(archive)?;
+        } else {
+            weights.add_safetensors(single)?;
+        }
+        Ok(weights)
+    }
+
+    fn add_safetensors(&mut self, path: PathBuf) -> Result<(), Error> {
+        let (metadata, start) = header(&path)?;
+        for (name, info) in metadata.tensors() {
+            self.entries.insert(name, Entry::Safetensors { path: path.clone(), start, info: info.clone() });
+        }
+        self.files.push(path);
+        Ok(())
+    }
+
+    fn add_archive(&mut self, path: PathBuf) -> Result<(), Error> {
+        refuse_pointer(&path)?;
+        let damaged = |e: candle_core::Error| {
+            broken(
+                &path,
+                format!("cannot be read as a PyTorch archive: {e}"),
+                "download it again, or store it as safetensors",
+            )
+        };
+        for (name, tensor) in candle_core::pickle::read_all(&path).map_err(damaged)? {
+            let shape = tensor.dims().to_vec();
+            let flat = tensor.to_dtype(candle_core::DType::F32).and_then(|t| t.flatten_all());
+            let values = flat.and_then(|t| t.to_vec1()).map_err(damaged)?;
+            self.entries.insert(name, Entry::Loaded { shape, values });
+        }
+        self.files.push(path);
+        Ok(())
+    }
+
+    /// The tensor `name`, whose dimensions must be `shape`.
+    pub fn get(&self, name: &str, shape: &[usize]) -> Result<B::Tensor, Error> {
+        let entry = self.entries.get(name).ok_or_else(|| {
+            broken(
+                &self.files[0],
+                format!("has no tensor {name}"),
+                "use weights that belong to this config.json",
+            )
+        })?;
+        let found = match entry {
+            Entry::Safetensors { info, .. } => &info.shape,
+            Entry::Loaded { shape, .. } => shape,
+        };
+        if found != shape {
+            return Err(Error::Mismatch {
+                left: format!("{name} in {} is {found:?}", self.folder.display()),
+                right: format!("the configuration asks for {shape:?}"),
+            });
+        }
+        match entry {
+            Entry::Safetensors { path, start, info } => {
+                let (from, to) = info.data_offsets;
+                let bytes = read_range(path, start + from as u64, to - from)?;
+                self.backend.tensor(info.dtype, shape, &bytes).map_err(|e| {
+                    broken(path, format!("{name}: {e}"), "use weights stored as F32, F16 or BF16")
+                })
+            }
+            Entry::Loaded { values, .. } => {
+                let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+                self.backend.tensor(Dtype::F32, shape, &bytes)
+            }
+        }
+    }
+
+    /// The tensor `name` as numbers.
+    pub fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Error> {
+        self.backend.to_f32(&self.get(name, shape)?)
+    }
+
+    /// Whether there is a tensor `name`.
+    pub fn has(&self, name: &str) -> bool {
+        self.entries.contains_key(name)
+    }
+
+    /// Number types of the stored tensors, joined by `+`.
+    pub fn dtypes(&self) -> String {
+        let name = |entry: &Entry| match entry {
+            Entry::Safetensors { info, .. } => format!("{:?}", info.dtype).to_lowercase(),
+            Entry::Loaded { .. } => "f32".into(),
+        };
+        self.entries.values().map(name).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join("+")
+    }
+}
+
+fn broken(path: &Path, reason: String, hint: &'static str) -> Error {
+    Error::Weights { path: path.to_owned(), reason, hint }
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Error {
+    broken(path, format!("cannot be read: {error}"), "check that the pack is complete and readable")
+}
+
+fn refuse_pointer(path: &Path) -> Result<u64, Error> {
+    let mut file = File::open(path).map_err(|e| unreadable(path, &e))?;
+    let bytes = file.metadata().map_err(|e| unreadable(path, &e))?.len();
+    let mut head = Vec::new();
+    (&mut file).take(LFS.len() as u64).read_to_end(&mut head).map_err(|e| unreadable(path, &e))?;
+    if bytes == 0 {
+        return Err(broken(path, "is empty (0 bytes)".into(), "download the file again"));
+    }
+    if head == LFS {
+        let reason = "is a Git LFS pointer, not the weights themselves".into();
+        return Err(broken(
+            path,
+            reason,
+            "run `git lfs pull` in the folder it came from, and copy the file again",
+        ));
+    }
+    Ok(bytes)
+}
+
+/// The header of a safetensors file and where its data begins. Checks that the data are all there.
+fn header(path: &Path) -> Result<(Metadata, u64), Error> {
+    const AGAIN: &str = "the file is damaged or its download was cut short: download it again";
+    let bytes = refuse_pointer(path)?;
+    let mut file = File::open(path).map_err(|e| unreadable(path, &e))?;
+    let mut length = [0; 8];
+    file.read_exact(&mut length).map_err(|_| broken(path, format!("is only {bytes} bytes long"), AGAIN))?;
+    let length = u64::from_le_bytes(length);
+    if length > HEADER_CAP || length > bytes - 8 {
+        return Err(broken(path, format!("has {bytes} bytes, but its header alone claims {length}"), AGAIN));
+    }
+    let mut json = Vec::new();
+    file.take(length).read_to_end(&mut json).map_err(|e| unreadable(path, &e))?;
+    let metadata: Metadata = serde_json::from_slice(&json)
+        .map_err(|e| broken(path, format!("has a header that is not safetensors: {e}"), AGAIN))?;
+    let expected = 8 + length + metadata.data_len() as u64;
+    if expected != bytes {
+        return Err(broken(path, format!("has {bytes} bytes where its header promises {expected}"), AGAIN));
+    }
+    Ok((metadata, 8 + length))
+}
+
+fn read_range(path: &Path, start: u64, len: usize) -> Result<Vec<u8>, Error> {
+    let read = || {
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::Start(start))?;
+        let mut bytes = vec![0; len];
+        file.read_exact(&mut bytes)?;
+        Ok(bytes)
+    };
+    read().map_err(|e| unreadable(path, &e))
+}
+
+/// Names of the shards that an index lists.
+fn shards(index: &Path) -> Result<BTreeSet<String>, Error> {
+    #[derive(serde::Deserialize)]
+    struct Index {
+        weight_map: BTreeMap<String, String>,
+    }
+    let index_of: Index = serde_json::from_slice(&files::read_capped(index, INDEX_CAP)?)
+        .map_err(|e| broken(index, format!("is no index of shards: {e}"), "download the file again"))?;
+    Ok(index_of.weight_map.into_values().collect())
+}
