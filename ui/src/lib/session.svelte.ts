@@ -2,10 +2,11 @@ import { Answer } from "./answer.svelte";
 import { unique } from "./text";
 import type { Tone } from "./components/Chip.svelte";
 import type { Backend } from "./backend/backend";
+import { gateTones } from "./labels";
 import { LiveRun } from "./run.svelte";
 import type { ComparisonView } from "./types/ComparisonView";
 import type { EvidenceDetail } from "./types/EvidenceDetail";
-import type { EvidenceRow } from "./types/EvidenceRow";
+import type { EvidenceList } from "./types/EvidenceList";
 import type { GateReport } from "./types/GateReport";
 import type { PackEntry } from "./types/PackEntry";
 import type { PreflightReport } from "./types/PreflightReport";
@@ -33,7 +34,7 @@ export class Session {
 
   /** Files added by hand, beside those of the workspace. */
   added = $state.raw<string[]>([]);
-  readonly evidence = new Answer<EvidenceRow[]>();
+  readonly evidence = new Answer<EvidenceList>();
   /** The evidence file that is open, if one is. */
   opened = $state<string | null>(null);
   readonly detail = new Answer<EvidenceDetail>();
@@ -78,11 +79,21 @@ export class Session {
   }
 
   get evidenceTone(): Tone {
-    return this.evidence.error ? "fail" : this.evidence.busy ? "busy" : "neutral";
+    if (this.evidence.busy) return "busy";
+    const list = this.evidence.value;
+    if (this.evidence.error || (list && list.problems.length > 0)) return "warn";
+    return list && list.rows.length > 0 ? "pass" : "neutral";
+  }
+
+  /** Files that the gate looks at: readable ones that were not taken out. */
+  get gated(): string[] {
+    const paths = this.evidence.value?.rows.map((row) => row.path) ?? [];
+    return paths.filter((path) => !this.excluded.includes(path));
   }
 
   get gateTone(): Tone {
-    return this.gate.error ? "fail" : "neutral";
+    if (this.gate.error) return "fail";
+    return this.gate.value ? gateTones[this.gate.value.verdict] : "neutral";
   }
 
   async chooseWorkspace(): Promise<void> {

@@ -2,18 +2,13 @@ import type { ComparisonView } from "../types/ComparisonView";
 import type { Check } from "../types/Check";
 import type { ErrorReport } from "../types/ErrorReport";
 import type { EvidenceDetail } from "../types/EvidenceDetail";
-import type { EvidenceRow } from "../types/EvidenceRow";
+import type { EvidenceList } from "../types/EvidenceList";
+import type { Export } from "../types/Export";
 import type { GateReport } from "../types/GateReport";
 import type { PreflightReport } from "../types/PreflightReport";
 import type { RunEvent } from "../types/RunEvent";
 import type { RunSpec } from "../types/RunSpec";
 import type { Workspace } from "../types/Workspace";
-
-/** Who signs a report, and what they say. */
-export interface Signature {
-  reviewer: string;
-  notes: string;
-}
 
 /** Files dragged over or dropped into the window. */
 export type Drop = { kind: "over" } | { kind: "left" } | { kind: "dropped"; paths: string[] };
@@ -42,15 +37,15 @@ export interface Backend {
 
   /** Asks the user for evidence files; empty when they change their mind. */
   chooseEvidence(): Promise<string[]>;
-  /** One row a file; folders among the paths are searched. */
-  listEvidence(paths: string[]): Promise<EvidenceRow[]>;
+  /** One row a readable file, one problem an unreadable one; folders among the paths are searched. */
+  listEvidence(paths: string[]): Promise<EvidenceList>;
   evidenceDetail(path: string): Promise<EvidenceDetail>;
 
   compare(paths: string[], baseline: string | null): Promise<ComparisonView>;
   gate(paths: string[]): Promise<GateReport>;
-  reportMarkdown(paths: string[], signature: Signature): Promise<string>;
+  reportMarkdown(request: Export): Promise<string>;
   /** Asks the user where to, then writes; null when they change their mind. */
-  exportReport(paths: string[], signature: Signature): Promise<string | null>;
+  exportReport(request: Export): Promise<string | null>;
 
   copyText(text: string): Promise<void>;
   /** Listens to files dragged into the window; returns a function that stops listening. */

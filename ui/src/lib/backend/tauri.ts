@@ -24,8 +24,8 @@ export const tauri: Backend = {
 
   compare: (paths, baseline) => invoke("compare", { paths, baseline }),
   gate: (paths) => invoke("gate", { paths }),
-  reportMarkdown: (paths, signature) => invoke("report_markdown", { paths, ...signature }),
-  exportReport: (paths, signature) => invoke("export_report", { paths, ...signature }),
+  reportMarkdown: (request) => invoke("report_markdown", { request }),
+  exportReport: (request) => invoke("export_report", { request }),
 
   copyText: (text) => navigator.clipboard.writeText(text),
   onDrop: (listener) =>

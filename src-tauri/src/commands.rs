@@ -1,0 +1,146 @@
+//! The commands of the window. `ui/src/lib/backend/tauri.ts` is their other side.
+
+use crate::{Desk, ask};
+use api::{
+    Cancel, ComparisonView, ErrorReport, EvidenceDetail, EvidenceList, Export, PreflightReport, Run, RunEvent, Workspace,
+};
+use evidence::GateReport;
+use preflight::Check;
+use protocol::RunSpec;
+use std::path::PathBuf;
+use std::sync::{MutexGuard, PoisonError};
+use tauri::ipc::Channel;
+use tauri::{AppHandle, State};
+
+type Answer<T> = Result<T, ErrorReport>;
+
+/// Does the work on a thread that may block; the window stays alive.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> Answer<T> + Send + 'static) -> Answer<T> {
+    tauri::async_runtime::spawn_blocking(work).await.unwrap_or_else(|panicked| {
+        Err(ErrorReport {
+            code: "panicked".into(),
+            message: panicked.to_string(),
+            hint: "this is a fault of the program: report it with what you did last".into(),
+        })
+    })
+}
+
+#[tauri::command]
+pub(crate) fn starting_workspace(desk: State<Desk>) -> Option<PathBuf> {
+    desk.workspace.clone()
+}
+
+#[tauri::command]
+pub(crate) async fn choose_workspace(app: AppHandle) -> Answer<Option<PathBuf>> {
+    aside(move || Ok(ask::folder(&app))).await
+}
+
+#[tauri::command]
+pub(crate) async fn open_workspace(folder: PathBuf) -> Answer<Workspace> {
+    aside(move || api::open_workspace(&folder)).await
+}
+
+#[tauri::command]
+pub(crate) async fn preflight(pack: PathBuf) -> Answer<PreflightReport> {
+    aside(move || api::preflight(&pack, &api::program_beside()?)).await
+}
+
+#[tauri::command]
+pub(crate) async fn preflight_check(pack: PathBuf, id: String) -> Answer<Check> {
+    aside(move || api::preflight_check(&pack, &api::program_beside()?, &id)).await
+}
+
+#[tauri::command]
+pub(crate) fn preflight_markdown(report: PreflightReport) -> String {
+    api::preflight_markdown(&report)
+}
+
+#[tauri::command]
+pub(crate) fn default_spec(pack: PathBuf) -> RunSpec {
+    api::default_spec(&pack)
+}
+
+#[tauri::command]
+pub(crate) fn check_spec(spec: RunSpec) -> Answer<()> {
+    Ok(spec.check().map_err(api::RunError::from)?)
+}
+
+/// Runs to the end; one run at a time.
+#[tauri::command]
+pub(crate) async fn run(
+    desk: State<'_, Desk>,
+    spec: RunSpec,
+    out: PathBuf,
+    on_event: Channel<RunEvent>,
+) -> Answer<Vec<PathBuf>> {
+    let cancel = Cancel::default();
+    claim(&desk, &cancel)?;
+    let outcome = aside(move || {
+        let run = Run { spec, out, program: api::program_beside()?, cancel };
+        // A closed window no longer listens; its run is about to end with it.
+        Ok(run.execute(|event| drop(on_event.send(event)))?)
+    })
+    .await;
+    *running(&desk) = None;
+    outcome
+}
+
+fn claim(desk: &Desk, cancel: &Cancel) -> Answer<()> {
+    let mut running = running(desk);
+    if running.is_some() {
+        return Err(ErrorReport {
+            code: "busy".into(),
+            message: "a run is going on".into(),
+            hint: "wait for it, or cancel it".into(),
+        });
+    }
+    *running = Some(cancel.clone());
+    Ok(())
+}
+
+#[tauri::command]
+pub(crate) fn cancel_run(desk: State<Desk>) {
+    if let Some(cancel) = running(&desk).as_ref() {
+        cancel.cancel();
+    }
+}
+
+fn running(desk: &Desk) -> MutexGuard<'_, Option<Cancel>> {
+    desk.running.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[tauri::command]
+pub(crate) async fn choose_evidence(app: AppHandle) -> Answer<Vec<PathBuf>> {
+    aside(move || Ok(ask::evidence(&app))).await
+}
+
+#[tauri::command]
+pub(crate) async fn list_evidence(paths: Vec<PathBuf>) -> Answer<EvidenceList> {
+    aside(move || Ok(api::list_evidence(&paths))).await
+}
+
+#[tauri::command]
+pub(crate) async fn evidence_detail(path: PathBuf) -> Answer<EvidenceDetail> {
+    aside(move || api::evidence_detail(&path)).await
+}
+
+#[tauri::command]
+pub(crate) async fn compare(paths: Vec<PathBuf>, baseline: Option<PathBuf>) -> Answer<ComparisonView> {
+    aside(move || api::compare(&paths, baseline.as_deref())).await
+}
+
+#[tauri::command]
+pub(crate) async fn gate(paths: Vec<PathBuf>) -> Answer<GateReport> {
+    aside(move || api::gate(&paths)).await
+}
+
+#[tauri::command]
+pub(crate) async fn report_markdown(request: Export) -> Answer<String> {
+    aside(move || api::report_markdown(&request)).await
+}
+
+/// Asks where to, then writes; the file's ending chooses the format. None when the user changes their mind.
+#[tauri::command]
+pub(crate) async fn export_report(app: AppHandle, request: Export) -> Answer<Option<PathBuf>> {
+    aside(move || ask::report(&app).map(|out| api::export(&request, &out)).transpose()).await
+}
