@@ -72,8 +72,10 @@ impl Tokenizer {
 
     fn render(&self, template: &str, text: &str) -> Result<String, minijinja::Error> {
         let mut environment = minijinja::Environment::new();
-        environment.set_trim_blocks(true);
-        environment.set_lstrip_blocks(true);
+        // As transformers renders templates.
+        environment.set_syntax(
+            minijinja::syntax::SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?,
+        );
         environment.add_function("raise_exception", |message: String| -> Result<String, minijinja::Error> {
             Err(minijinja::Error::new(minijinja::ErrorKind::InvalidOperation, message))
         });
@@ -84,16 +86,14 @@ impl Tokenizer {
             }
             _ => String::new(),
         };
-        environment.render_str(
-            template,
-            json!({
-                "messages": [{ "role": "user", "content": text }],
-                "add_generation_prompt": true,
-                "bos_token": token("bos_token"),
-                "eos_token": token("eos_token"),
-                "pad_token": token("pad_token"),
-            }),
-        )
+        let context = minijinja::context! {
+            messages => vec![minijinja::context! { role => "user", content => text }],
+            add_generation_prompt => true,
+            bos_token => token("bos_token"),
+            eos_token => token("eos_token"),
+            pad_token => token("pad_token"),
+        };
+        environment.render_str(template, context)
     }
 
     fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, Error> {

@@ -114,11 +114,6 @@ impl<'a, B: Backend> Weights<'a, B> {
         self.backend.to_f32(&self.get(name, shape)?)
     }
 
-    /// Whether there is a tensor `name`.
-    pub fn has(&self, name: &str) -> bool {
-        self.entries.contains_key(name)
-    }
-
     /// Number types of the stored tensors, joined by `+`.
     pub fn dtypes(&self) -> String {
         let name = |entry: &Entry| match entry {
