@@ -2,13 +2,13 @@
 
 use crate::{EngineProgram, ErrorReport, VERSION, error};
 use preflight::{Check, EngineProbe, Status};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::path::Path;
 use ts_rs::TS;
 
 /// Every check of one pack.
-#[derive(Clone, Debug, PartialEq, Serialize, TS)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
 pub struct PreflightReport {
     /// The checks, in the order of the checklist.
     pub checks: Vec<Check>,

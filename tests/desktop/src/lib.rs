@@ -1,1 +1,1 @@
-//! placeholder
+//! Holds only the tests of the real window, in `tests/`.
