@@ -1,0 +1,212 @@
+//! The protocol loop through real pipes, on the demo pack; and packs that are broken.
+
+use engine::{Identity, serve};
+use niah::{PromptVariant, Rung, Score};
+use protocol::{Arm, Backend, Decode, Device, Event, Request, TrialResult};
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write, pipe};
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
+
+struct Host {
+    to: PipeWriter,
+    from: std::io::Lines<BufReader<PipeReader>>,
+    engine: JoinHandle<()>,
+}
+
+impl Host {
+    fn start() -> Self {
+        let (input, to) = pipe().unwrap();
+        let (from, output) = pipe().unwrap();
+        let identity = Identity { version: "0".into(), commit: None, dirty: false };
+        let engine = thread::spawn(move || serve(BufReader::new(input), output, identity).unwrap());
+        Self { to, from: BufReader::new(from).lines(), engine }
+    }
+
+    fn send(&mut self, request: &Request) {
+        writeln!(self.to, "{}", serde_json::to_string(request).unwrap()).unwrap();
+    }
+
+    fn any(&mut self) -> Event {
+        serde_json::from_str(&self.from.next().unwrap().unwrap()).unwrap()
+    }
+
+    /// The next event that answers a request.
+    fn answer(&mut self) -> Event {
+        loop {
+            match self.any() {
+                Event::Heartbeat { resident_bytes } => assert!(resident_bytes > 0),
+                Event::Progress { .. } => {}
+                event => return event,
+            }
+        }
+    }
+
+    fn ask(&mut self, request: &Request) -> Event {
+        self.send(request);
+        self.answer()
+    }
+
+    fn code(&mut self, request: &Request) -> String {
+        match self.ask(request) {
+            Event::Failed(report) => report.code,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn greeted() -> Self {
+        let mut host = Self::start();
+        let hello = host.ask(&Request::Hello { protocol: protocol::VERSION });
+        assert!(matches!(hello, Event::Hello(_)), "{hello:?}");
+        host
+    }
+
+    fn end(self) {
+        drop(self.to);
+        self.engine.join().unwrap();
+    }
+}
+
+fn demo_pack() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/demo-pack")
+}
+
+fn load(pack: &Path) -> Request {
+    Request::Load { pack: pack.into(), backend: Backend::Candle, device: Device::Cpu, arms: Arm::ALL.into() }
+}
+
+fn trial(arm: Arm, prompt: &str) -> Request {
+    Request::Trial(protocol::Trial {
+        id: arm.to_string(),
+        arm,
+        prompt: prompt.into(),
+        variant: PromptVariant::Legacy,
+        decode: Decode::Incremental,
+        sink: 4,
+        window: 64,
+        max_new_tokens: 24,
+    })
+}
+
+#[test]
+fn the_demo_pack_recalls_in_every_arm_but_sink_window() {
+    let mut host = Host::greeted();
+    let loaded = host.ask(&load(&demo_pack()));
+    assert!(matches!(loaded, Event::Loaded(_)), "{loaded:?}");
+    for rung in [20, 70] {
+        let samples: Vec<_> = Rung(rung).dataset(42, 5).samples().unwrap().collect();
+        let mut oracle: Vec<TrialResult> = Vec::new();
+        for arm in Arm::ALL {
+            let mut seconds = 0.0;
+            for (i, sample) in samples.iter().enumerate() {
+                let Event::Done(result) = host.ask(&trial(arm, &sample.prompt)) else { panic!("{arm}") };
+                assert_eq!(
+                    Score::of(&result.text, &sample.answer).strict,
+                    arm != Arm::SinkWindow,
+                    "{arm} {result:?}"
+                );
+                seconds += result.timings.e2e_s;
+                if let Some(counters) = &result.restoration {
+                    let evicted = result.prompt_tokens - 68;
+                    assert!(counters.layers.iter().all(|l| l.from_f_theta + l.from_capture == evicted));
+                    assert_eq!(result.tokens, oracle[i].tokens);
+                }
+                if arm == Arm::Oracle {
+                    oracle.push(result);
+                }
+            }
+            println!(
+                "rung {rung} {arm}: {:.4} s a sample, mean of {}",
+                seconds / samples.len() as f64,
+                samples.len()
+            );
+        }
+    }
+    host.end();
+}
+
+#[test]
+fn a_trial_is_given_up_in_the_middle_and_the_next_one_runs() {
+    let mut host = Host::greeted();
+    host.ask(&load(&demo_pack()));
+    let long = "Note: this paragraph is padding. ".repeat(400);
+    host.send(&trial(Arm::ALL[2], &long));
+    while !matches!(host.any(), Event::Progress { .. }) {}
+    host.send(&Request::Cancel);
+    assert_eq!(host.answer(), Event::Cancelled { id: Arm::ALL[2].to_string() });
+    assert!(matches!(host.ask(&trial(Arm::Oracle, "hello")), Event::Done(_)));
+    host.end();
+}
+
+#[test]
+fn requests_out_of_turn_are_refused_by_name() {
+    let mut host = Host::start();
+    assert_eq!(host.code(&load(&demo_pack())), "hello-missing");
+    assert_eq!(host.code(&Request::Hello { protocol: protocol::VERSION + 1 }), "protocol-version");
+    assert!(matches!(host.ask(&Request::Hello { protocol: protocol::VERSION }), Event::Hello(_)));
+    assert_eq!(host.code(&trial(Arm::Oracle, "hello")), "pack-not-loaded");
+    assert_eq!(host.code(&load(Path::new("no/such/pack"))), "pack-not-found");
+    writeln!(host.to, "no json").unwrap();
+    assert!(matches!(host.answer(), Event::Failed(report) if report.code == "request-malformed"));
+    host.end();
+}
+
+/// A copy of the demo pack without digests, whose file `name` was changed by `change`; the error that loading gives.
+#[expect(clippy::disallowed_methods, reason = "fixtures of a test need not survive a power cut")]
+fn broken(name: &str, change: impl Fn(Vec<u8>) -> Vec<u8>) -> protocol::ErrorReport {
+    let folder = tempfile::tempdir().unwrap();
+    for part in ["verifier", "drafter", "f_theta"] {
+        std::fs::create_dir(folder.path().join(part)).unwrap();
+        for entry in std::fs::read_dir(demo_pack().join(part)).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), folder.path().join(part).join(entry.file_name())).unwrap();
+        }
+    }
+    let mut manifest: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(demo_pack().join("pack.json")).unwrap()).unwrap();
+    manifest["sha256"] = serde_json::json!({});
+    std::fs::write(folder.path().join("pack.json"), manifest.to_string()).unwrap();
+    let path = folder.path().join(name);
+    std::fs::write(&path, change(std::fs::read(&path).unwrap())).unwrap();
+    let mut host = Host::greeted();
+    let Event::Failed(report) = host.ask(&load(folder.path())) else { panic!("{name} loaded") };
+    host.end();
+    report
+}
+
+#[test]
+fn damaged_weights_are_named_with_what_to_do() {
+    let weights = "verifier/model.safetensors";
+    let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
+    for (damaged, words) in [
+        (broken(weights, |bytes| bytes[..bytes.len() - 7].to_vec()), "promises"),
+        (broken(weights, |_| Vec::new()), "0 bytes"),
+        (broken(weights, |_| pointer.to_vec()), "Git LFS pointer"),
+        (broken(weights, |_| vec![255; 64]), "header"),
+    ] {
+        assert_eq!(damaged.code, "weights-damaged");
+        assert!(
+            damaged.message.contains(words) && damaged.message.contains("model.safetensors"),
+            "{damaged:?}"
+        );
+    }
+}
+
+#[test]
+fn parts_that_do_not_belong_together_name_both_sides() {
+    let swap = |from: &'static str, to: &'static str| {
+        move |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replace(from, to).into_bytes()
+    };
+    let wrong = broken("drafter/config.json", swap("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1"));
+    assert_eq!(wrong.code, "dimension-mismatch");
+    assert!(wrong.message.contains("2 layers") && wrong.message.contains("1 layers"), "{wrong:?}");
+    let lacking = broken("verifier/config.json", swap("\"sliding_window\"", "\"no_window\""));
+    assert_eq!(lacking.code, "config-unsupported");
+    assert!(lacking.message.contains("sliding_window"), "{lacking:?}");
+}
+
+#[test]
+fn the_candle_version_is_the_locked_one() {
+    let lock = include_str!("../../../Cargo.lock");
+    let expected = format!("name = \"candle-core\"\nversion = \"{}\"", engine::candle::VERSION);
+    assert!(lock.contains(&expected));
+}
