@@ -1,2 +1,52 @@
-//! placeholder
-fn main() {}
+//! `cargo xtask …`: sets the machine up, shows the program, tests everything.
+
+mod demo;
+mod error;
+mod place;
+mod process;
+mod setup;
+mod tally;
+mod test;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", about = "Set up, show and test Kakeya Gate.")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Install what is missing on this machine, or say exactly what it is.
+    Setup {
+        /// Also what the tests need: a virtual display, a WebDriver, fonts.
+        #[arg(long)]
+        tests: bool,
+    },
+    /// Build everything and open the app on the demo workspace.
+    Demo {
+        /// Do the same main job without a window and say where the report is. The default where there is no display.
+        #[arg(long)]
+        headless: bool,
+    },
+    /// Check everything that continuous integration checks.
+    Test,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Setup { tests } => setup::everything(tests),
+        Command::Demo { headless } => demo::main_job(headless),
+        Command::Test => test::everything(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            error.exit_code()
+        }
+    }
+}

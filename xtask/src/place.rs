@@ -1,0 +1,26 @@
+//! Where things are.
+
+use crate::error::Error;
+use std::path::{Path, PathBuf};
+
+/// The repository.
+pub(crate) fn root() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask).to_owned()
+}
+
+/// Tools that outlive a checkout: `KAKEYA_GATE_CACHE`, else the user's cache folder.
+pub(crate) fn cache() -> PathBuf {
+    let folder = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    folder("KAKEYA_GATE_CACHE")
+        .or_else(|| folder("XDG_CACHE_HOME").map(|cache| cache.join("kakeya-gate")))
+        .or_else(|| folder("HOME").map(|home| home.join(".cache/kakeya-gate")))
+        .unwrap_or_else(|| root().join("target"))
+}
+
+/// A program of this workspace. It lies beside this one, since both were built into the same folder.
+pub(crate) fn built(name: &str) -> Result<PathBuf, Error> {
+    let running =
+        std::env::current_exe().map_err(|source| Error::File { path: "this program".into(), source })?;
+    Ok(running.with_file_name(format!("{name}{}", std::env::consts::EXE_SUFFIX)))
+}
