@@ -64,7 +64,7 @@ impl<B: Backend> Drafter<B> {
         let head_dim = config.optional("head_dim")?.unwrap_or(hidden / heads);
         let inner = config.count("intermediate_size")?;
         let theta: f64 = config.require("rope_theta")?;
-        if heads % kv_heads != 0 || head_dim == 0 || head_dim % 2 != 0 {
+        if !heads.is_multiple_of(kv_heads) || head_dim == 0 || !head_dim.is_multiple_of(2) {
             let reason =
                 format!("{heads} heads, {kv_heads} K/V heads and head_dim {head_dim} do not fit together");
             return Err(config.error("num_key_value_heads", reason));

@@ -53,10 +53,13 @@ pub trait Witness {
     fn injected(&mut self, layer: usize, source: Source, positions: usize, bytes: u64);
 }
 
+/// K and V of one layer, after norm and rotation, where a layer has its own.
+type Held<T> = Option<(T, T)>;
+
 /// K/V of the positions so far, after norm and rotation, [kv_heads, positions, head_dim].
 pub struct Cache<T> {
     positions: usize,
-    layers: Vec<Option<(T, T)>>,
+    layers: Vec<Held<T>>,
 }
 
 impl<T> Default for Cache<T> {
@@ -316,7 +319,7 @@ impl<B: Backend> Gemma4<B> {
         let keep_all = pass.mask.is_some();
         let mut h = self.embed(ids, (self.hidden as f32).sqrt())?;
         let mut per_layer = self.per_layer_inputs(ids, &h)?;
-        let mut memory: Vec<Option<(B::Tensor, B::Tensor)>> = match pass.cache.as_mut() {
+        let mut memory: Vec<Held<B::Tensor>> = match pass.cache.as_mut() {
             Some(cache) if before > 0 => std::mem::take(&mut cache.layers),
             _ => self.layers.iter().map(|_| None).collect(),
         };
@@ -448,12 +451,9 @@ impl<B: Backend> Gemma4<B> {
     }
 
     /// Drops what a sliding layer cannot see any more: the next query and the `window - 1` keys before it remain.
-    fn trim(
-        &self,
-        memory: Vec<Option<(B::Tensor, B::Tensor)>>,
-    ) -> Result<Vec<Option<(B::Tensor, B::Tensor)>>, Error> {
+    fn trim(&self, memory: Vec<Held<B::Tensor>>) -> Result<Vec<Held<B::Tensor>>, Error> {
         let b = &self.backend;
-        let trimmed = |(layer, kv): (&Layer<B>, Option<(B::Tensor, B::Tensor)>)| {
+        let trimmed = |(layer, kv): (&Layer<B>, Held<B::Tensor>)| {
             let Some((k, v)) = kv else { return Ok(None) };
             let held = b.shape(&k)[1];
             if layer.geometry.kind == LayerKind::Full || held < self.window {
@@ -539,11 +539,11 @@ impl<'a, B: Backend> Loader<'a, B> {
         let head_dim = config.count(if full { "global_head_dim" } else { "head_dim" })?;
         let global = if full && self.k_is_v { config.optional("num_global_key_value_heads")? } else { None };
         let kv_heads = global.map_or_else(|| config.count("num_key_value_heads"), Ok)?;
-        if kv_heads == 0 || self.heads % kv_heads != 0 {
+        if kv_heads == 0 || !self.heads.is_multiple_of(kv_heads) {
             let reason = format!("{kv_heads} K/V heads do not divide {} query heads", self.heads);
             return Err(config.error("num_key_value_heads", reason));
         }
-        if head_dim % 2 != 0 {
+        if !head_dim.is_multiple_of(2) {
             return Err(config.error("head_dim", format!("{head_dim} is odd; rotation works on pairs")));
         }
         Ok(LayerGeometry { kind, kv_heads, head_dim })

@@ -23,7 +23,7 @@ pub(crate) fn exp(x: f32) -> f32 {
 /// GELU in its tanh approximation: `0.5 (1 + tanh u) = 1 / (1 + e^(-2u))`.
 #[inline(always)]
 pub(crate) fn gelu_tanh(x: f32) -> f32 {
-    const TWICE_SQRT_2_OVER_PI: f32 = 1.595_769_1;
+    const TWICE_SQRT_2_OVER_PI: f32 = 1.595_769;
     x / (1.0 + exp(-TWICE_SQRT_2_OVER_PI * (x + 0.044_715 * x * x * x)))
 }
 

@@ -1,5 +1,7 @@
 //! The engine against outputs of the reference implementations (`KAKEYA_GATE_REFERENCE`/golden, MODELS.md §5).
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use engine::backend::Backend;
 use engine::candle::Candle;
 use engine::decode::{Models, Settings};

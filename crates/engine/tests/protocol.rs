@@ -1,5 +1,7 @@
 //! The protocol loop through real pipes, on the demo pack; and packs that are broken.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use engine::{Identity, serve};
 use niah::{PromptVariant, Rung, Score};
 use protocol::{Arm, Backend, Decode, Device, Event, Request, TrialResult};
