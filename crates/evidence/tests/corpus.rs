@@ -1,0 +1,34 @@
+//! The whole corpus, every kind: each file is read, audited and gated without failure and with a reason.
+//! Skipped when `KAKEYA_GATE_REFERENCE` is unset.
+
+use std::time::Instant;
+
+#[test]
+fn every_file_of_the_corpus_is_audited_and_gated() {
+    let Some(root) = std::env::var_os("KAKEYA_GATE_REFERENCE") else {
+        eprintln!("skipped: KAKEYA_GATE_REFERENCE is unset");
+        return;
+    };
+    let evidence = std::path::PathBuf::from(root).join("evidence");
+    let paths = evidence::find(&[evidence.join("corpus"), evidence.join("branch-only")]);
+    assert!(!paths.is_empty());
+    let start = Instant::now();
+    let files: Vec<evidence::File> = paths.iter().map(|path| evidence::read(path).unwrap()).collect();
+    let audits = evidence::audit(&files);
+    println!("{} files audited in {:.2} s", audits.len(), start.elapsed().as_secs_f64());
+    assert_eq!(audits.len(), files.len());
+    let silent: Vec<String> = evidence::gate(&audits)
+        .cells
+        .iter()
+        .filter(|cell| cell.why.is_empty())
+        .map(|cell| format!("{} {:?} {:?}", cell.file.display(), cell.gate, cell.verdict))
+        .collect();
+    assert!(silent.is_empty(), "no reason given: {silent:#?}");
+    for finding in audits.iter().flat_map(|audit| &audit.findings) {
+        assert!(
+            !finding.message.is_empty() && !finding.why.is_empty() && !finding.fix.is_empty(),
+            "{}",
+            finding.code
+        );
+    }
+}
