@@ -4,7 +4,18 @@
 //! it looks. Text of files is hostile and is shown as text.
 
 pub mod charts;
+mod document;
+mod html;
+mod markdown;
 mod text;
+
+pub use document::{Block, Cell, Chip, GateDocument, Section, SignOff, Table, Tone};
+pub use html::html;
+pub use markdown::markdown;
+
+/// What every report says of a run on the demonstration pack.
+const DEMO: &str = "Runs on the demonstration pack, a tiny model that is trained for this task alone. They show that the \
+                    program works; they say nothing about a release model.";
 
 /// A report that could not be made.
 #[derive(Debug, thiserror::Error)]

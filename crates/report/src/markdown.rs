@@ -1,0 +1,206 @@
+//! The report as Markdown for a pull request.
+
+use crate::document::{Block, Cell, Chip, GateDocument, Section, Table, Tone};
+use crate::text::tame;
+use std::fmt::Write;
+
+/// GitHub refuses longer comments.
+const LIMIT: usize = 65_536;
+/// Rows that a table of a long section may have, tried in turn until the report fits.
+const ROWS: [usize; 6] = [usize::MAX, 200, 60, 20, 6, 1];
+/// Characters of one cell; a hostile text must not fill the comment.
+const CELL: usize = 400;
+
+/// Renders the report as Markdown of at most 65,536 characters, the most that a GitHub comment takes. Charts are left
+/// out (their tables are not); when space is short, long tables are cut and say how many rows they lost.
+pub fn markdown(document: &GateDocument) -> String {
+    let mut out = String::new();
+    for rows in ROWS {
+        out = render(document, rows);
+        if out.chars().count() <= LIMIT {
+            return out;
+        }
+    }
+    cut(&out)
+}
+
+/// Whole lines as long as they fit: the most important sections come first.
+fn cut(text: &str) -> String {
+    const NOTE: &str =
+        "\n\n</details>\n\n**Cut here: the rest does not fit into a comment. The HTML report holds it.**\n";
+    let mut room = LIMIT - NOTE.chars().count();
+    let mut kept = String::new();
+    for line in text.lines() {
+        let needed = line.chars().count() + 1;
+        if needed > room {
+            break;
+        }
+        room -= needed;
+        kept.push_str(line);
+        kept.push('\n');
+    }
+    kept + NOTE
+}
+
+fn render(document: &GateDocument, rows: usize) -> String {
+    let sign_off = &document.sign_off;
+    let mut out =
+        format!("## Gate: {}\n\n{}\n\n", chip(&document.verdict.into()), escape(&document.headline));
+    if !document.demo_files.is_empty() {
+        let _ = writeln!(out, "> [!WARNING]\n> **DEMO PACK.** {}\n", crate::DEMO);
+    }
+    for section in &document.sections {
+        self::section(&mut out, section, rows);
+    }
+    let _ = writeln!(out, "### Sign-off\n");
+    let _ = writeln!(out, "Reviewer: {}\n", stated(&sign_off.reviewer, "nobody signed yet"));
+    for line in sign_off.notes.lines().take(200) {
+        let _ = writeln!(out, "> {}  ", escape(line));
+    }
+    let _ = writeln!(
+        out,
+        "\n<sub>Made {} by Kakeya Gate {}. The HTML report holds the charts.</sub>",
+        stated(&sign_off.generated_at, "(not stated)"),
+        stated(&sign_off.program_version, "(not stated)")
+    );
+    out
+}
+
+fn stated(text: &str, otherwise: &str) -> String {
+    if text.trim().is_empty() { otherwise.to_owned() } else { escape(text) }
+}
+
+fn section(out: &mut String, section: &Section, rows: usize) {
+    let title = section.title;
+    let _ = match section.long {
+        true => writeln!(out, "<details><summary><b>{title}</b></summary>\n"),
+        false => writeln!(out, "### {title}\n"),
+    };
+    for block in &section.blocks {
+        match block {
+            Block::Heading(before, words) => {
+                let _ = writeln!(out, "**{} · {}**\n", chip(before), escape(words));
+            }
+            Block::Text(words) => {
+                let _ = writeln!(out, "{}\n", escape(words));
+            }
+            Block::Table(table) => self::table(out, table, rows),
+            Block::Chart { .. } => {}
+        }
+    }
+    if section.long {
+        let _ = writeln!(out, "</details>\n");
+    }
+}
+
+fn table(out: &mut String, table: &Table, most: usize) {
+    let Some(first) = table.rows.first() else { return };
+    let rule = first.iter().map(|cell| if matches!(cell, Cell::Number(_)) { "--:" } else { "---" });
+    let heads: Vec<String> = table.columns.iter().map(|column| escape(column)).collect();
+    let _ = writeln!(out, "| {} |\n| {} |", heads.join(" | "), rule.collect::<Vec<_>>().join(" | "));
+    for row in table.rows.iter().take(most) {
+        let _ = writeln!(out, "| {} |", row.iter().map(cell).collect::<Vec<_>>().join(" | "));
+    }
+    let left = table.rows.len().saturating_sub(most);
+    if left > 0 {
+        let _ = writeln!(out, "\n… and {left} more in the HTML report.");
+    }
+    out.push('\n');
+}
+
+fn cell(cell: &Cell) -> String {
+    match cell {
+        Cell::Text(words) | Cell::Number(words) => escape(words),
+        Cell::Code(name) => format!("<code>{}</code>", escape(name)),
+        Cell::Chip(verdict) => chip(verdict),
+    }
+}
+
+/// A sign that needs no colour, and the word.
+fn chip(chip: &Chip) -> String {
+    let sign = match chip.tone {
+        Tone::Pass => "✅ ",
+        Tone::Warn => "⚠️ ",
+        Tone::Fail => "❌ ",
+        Tone::Undecided => "❔ ",
+        Tone::Neutral => "",
+    };
+    format!("{sign}{}", escape(&chip.word))
+}
+
+/// Text that stays text: no markup, no table cell, no mention of a person, an issue, a link or a formula.
+fn escape(text: &str) -> String {
+    const GAP: &str = "&#8203;";
+    let short: String = text.chars().take(CELL).collect();
+    let mut out = String::new();
+    for c in tame(&short).chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '$' => out.push_str("&#36;"),
+            '@' | '#' => {
+                out.push(c);
+                out.push_str(GAP);
+            }
+            '/' if out.ends_with(':') => {
+                out.push_str(GAP);
+                out.push(c);
+            }
+            '.' if out.ends_with(['w', 'W']) => {
+                out.push_str(GAP);
+                out.push(c);
+            }
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' | '!' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c => out.push(c),
+        }
+    }
+    if short.len() < text.len() {
+        out.push('…');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_files_stays_text() {
+        let hostile = "a|b `c` <img src=x onerror=y> @octocat #12 http://x www.x [l](u) $x$ ![i](u)\n# h";
+        insta::assert_snapshot!(escape(hostile), @"");
+    }
+
+    #[test]
+    fn a_comment_never_grows_too_long() {
+        let row = || vec![Cell::Text("@".repeat(9_000)), Cell::Code("x".repeat(9_000))];
+        let table = |n: usize| {
+            Block::Table(Table {
+                caption: String::new(),
+                columns: vec!["a", "b"],
+                rows: (0..n).map(|_| row()).collect(),
+            })
+        };
+        let section = |n: usize, blocks: usize| Section {
+            id: "findings",
+            title: "Findings",
+            long: true,
+            blocks: (0..blocks).map(|_| table(n)).collect(),
+        };
+        for (n, blocks) in [(1, 1), (300, 1), (70, 60)] {
+            let document = GateDocument {
+                verdict: evidence::GateVerdict::Fail,
+                headline: "|".repeat(100_000),
+                demo_files: Vec::new(),
+                sign_off: crate::SignOff::default(),
+                sections: vec![section(n, blocks)],
+            };
+            let text = markdown(&document);
+            assert!(text.chars().count() <= LIMIT);
+            assert_eq!(n > 1, text.contains("more in the HTML report"), "{n} rows");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Reports of evidence: snapshots of two small files, hostile text, and the reference's corpus.
+#![expect(clippy::disallowed_methods, reason = "the rendered pages are test output, not user data")]
+
+use evidence::{Audit, File};
+use report::{GateDocument, SignOff};
+use std::path::{Path, PathBuf};
+
+fn read(path: &Path) -> File {
+    evidence::read(path).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn fixtures() -> Vec<File> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    ["demo_ctx20.json", "no_oracle_ctx70.json"].map(|name| read(&folder.join(name))).to_vec()
+}
+
+fn sign_off() -> SignOff {
+    SignOff {
+        reviewer: "R. Viewer".into(),
+        notes: "First look.\nRun 59 samples next.".into(),
+        generated_at: "2026-01-02 03:10 UTC".into(),
+        program_version: "0.1.0".into(),
+    }
+}
+
+fn document(audits: &[Audit], sign_off: SignOff) -> GateDocument {
+    let pairs = audits.windows(2).map(|pair| evidence::compare(&pair[0], &pair[1]));
+    let comparisons: Vec<_> = pairs.collect();
+    GateDocument::new(audits, &comparisons, &evidence::gate(audits), sign_off).unwrap()
+}
+
+/// The page without its charts and style, which have tests of their own.
+fn words(html: &str) -> String {
+    let mut out = html.to_owned();
+    for (open, close) in [("<svg", "</svg>"), ("<style", "</style>")] {
+        while let Some((start, end)) = out.find(open).zip(out.find(close)) {
+            out.replace_range(start..end + close.len(), "");
+        }
+    }
+    out.replace("<tr>", "\n<tr>").replace("<section", "\n\n<section").replace("<h3>", "\n<h3>")
+}
+
+#[test]
+fn html_report() {
+    let html = report::html(&document(&evidence::audit(&fixtures()), sign_off()));
+    assert_eq!(html.matches("<svg").count(), 4);
+    insta::assert_snapshot!(words(&html));
+}
+
+#[test]
+fn markdown_report() {
+    insta::assert_snapshot!(report::markdown(&document(&evidence::audit(&fixtures()), sign_off())));
+}
+
+#[test]
+fn nothing_given_is_a_report_too() {
+    let document = document(&[], SignOff::default());
+    let html = report::html(&document);
+    assert!(html.contains("Nothing to draw") && html.contains("nobody signed yet"));
+    assert!(report::markdown(&document).contains("no gate can be decided"));
+}
+
+const ATTACK: &str =
+    "x</td></table><script>alert(1)</script><img src=x onerror=alert(2)>\u{202e}|`@octocat` \u{1}\n# h";
+
+fn poison(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::String(text) if !text.starts_with("k3_") && text.len() != 3 => *text += ATTACK,
+        serde_json::Value::Array(list) => list.iter_mut().for_each(poison),
+        serde_json::Value::Object(fields) => fields.iter_mut().for_each(|(_, value)| poison(value)),
+        _ => {}
+    }
+}
+
+#[test]
+fn hostile_text_is_shown_as_text() {
+    let mut files = fixtures();
+    for file in &mut files {
+        let oracle = file.value["results"]["k3_cross_model"].clone();
+        file.value["results"][ATTACK] = oracle;
+        poison(&mut file.value);
+        file.name = format!("{ATTACK}.json");
+        file.path = PathBuf::from("folder").join(&file.sha256).join("evidence.json");
+    }
+    let attacker = SignOff {
+        reviewer: ATTACK.into(),
+        notes: ATTACK.into(),
+        generated_at: ATTACK.into(),
+        program_version: ATTACK.into(),
+    };
+    let document = document(&evidence::audit(&files), attacker);
+    let html = report::html(&document);
+    assert!(html.contains("&lt;script&gt;"));
+    for forbidden in ["<script", "<img", "\u{202e}", "\u{1}"] {
+        assert!(!html.contains(forbidden), "{forbidden:?} got through");
+    }
+    let markdown = report::markdown(&document);
+    for forbidden in ["<script", "<img", "@octocat", "\u{202e}", "\n# h"] {
+        assert!(!markdown.contains(forbidden), "{forbidden:?} got through");
+    }
+}
+
+#[test]
+fn every_figure_of_the_gates_is_in_both() {
+    let audits = evidence::audit(&fixtures());
+    let document = document(&audits, sign_off());
+    let (html, markdown) = (report::html(&document), report::markdown(&document));
+    for cell in evidence::gate(&audits).cells {
+        assert!(html.contains(&cell.figures) && markdown.contains(&cell.figures), "{}", cell.figures);
+        assert!(html.contains(cell.verdict.label()) && markdown.contains(cell.verdict.label()));
+    }
+    for audit in audits {
+        assert!(html.contains(&audit.sha256) && markdown.contains(&audit.sha256));
+    }
+}
+
+fn reference() -> Option<PathBuf> {
+    let root = std::env::var_os("KAKEYA_GATE_REFERENCE").map(PathBuf::from);
+    if root.is_none() {
+        eprintln!("skipped: KAKEYA_GATE_REFERENCE is unset");
+    }
+    root
+}
+
+fn render(name: &str, folder: PathBuf) -> (String, String) {
+    let files: Vec<File> =
+        evidence::find(&[folder]).iter().filter_map(|path| evidence::read(path).ok()).collect();
+    let audits = evidence::audit(&files);
+    let document = document(&audits, sign_off());
+    let (html, markdown) = (report::html(&document), report::markdown(&document));
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    std::fs::write(out.join(format!("{name}.html")), &html).unwrap();
+    std::fs::write(out.join(format!("{name}.md")), &markdown).unwrap();
+    assert!(!html.contains("<script") && !html.contains("src="));
+    assert!(markdown.chars().count() <= 65_536);
+    (html, markdown)
+}
+
+#[test]
+fn reference_runs_of_the_demo_pack() {
+    let Some(root) = reference() else { return };
+    let (html, markdown) = render("report-demo-checks", root.join("demo-pack-checks/evidence"));
+    assert!(html.len() < 300_000, "{} bytes", html.len());
+    assert!(html.contains("20/20 vs 20/20") && markdown.contains("20/20 vs 20/20"));
+}
+
+#[test]
+fn the_whole_corpus_is_one_report() {
+    let Some(root) = reference() else { return };
+    let (html, markdown) = render("report-corpus", root.join("evidence/corpus"));
+    assert!(html.contains("RESTORATION_NOT_EXECUTED") && markdown.contains("more in the HTML report"));
+}
+
+#[test]
+fn fixtures_as_pages() {
+    render("report-fixtures", Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures"));
+}
