@@ -11,7 +11,7 @@ mod workspace;
 
 pub use error::ErrorReport;
 pub use evidence_view::{
-    Chart, ComparisonView, EvidenceDetail, EvidenceRow, compare, evidence_detail, gate, list_evidence, load,
+    ComparisonView, EvidenceDetail, EvidenceList, EvidenceRow, compare, evidence_detail, gate, list_evidence, load,
 };
 pub use export::{Export, export, report_html, report_markdown};
 pub use preflight_view::{PreflightReport, preflight, preflight_check, preflight_markdown};

@@ -1,6 +1,8 @@
 //! The generator against the reference's goldens (skipped when `KAKEYA_GATE_REFERENCE` is unset), and against digests
 //! committed here: SHA-256 of prompts that CPython 3.11.7 generated.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use niah::{Dataset, PromptVariant, Rung, Score, evicted};
 use proptest::prelude::*;
 use serde_json::Value;

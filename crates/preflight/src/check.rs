@@ -59,3 +59,55 @@ pub struct Check {
     /// Seconds the check took.
     pub seconds: f64,
 }
+
+/// What a check found, before it becomes a row.
+pub(crate) struct Finding {
+    status: Status,
+    measured: String,
+    hint: String,
+}
+
+impl Finding {
+    pub(crate) fn pass(measured: impl Into<String>) -> Self {
+        Self { status: Status::Pass, measured: measured.into(), hint: String::new() }
+    }
+
+    pub(crate) fn warn(measured: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { status: Status::Warn, measured: measured.into(), hint: hint.into() }
+    }
+
+    pub(crate) fn fail(measured: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { status: Status::Fail, measured: measured.into(), hint: hint.into() }
+    }
+
+    pub(crate) fn skipped(why: impl Into<String>) -> Self {
+        Self { status: Status::Skipped, measured: why.into(), hint: String::new() }
+    }
+}
+
+/// The fixed part of a row.
+pub(crate) struct Row {
+    pub id: &'static str,
+    pub group: Group,
+    pub title: &'static str,
+    pub why: &'static str,
+}
+
+impl Row {
+    /// Runs the look and takes its time. An error is a failure with its own words.
+    pub(crate) fn look(&self, look: impl FnOnce() -> Result<Finding, Finding>) -> Check {
+        let began = std::time::Instant::now();
+        let finding = look().unwrap_or_else(|finding| finding);
+        Check {
+            id: self.id.to_owned(),
+            group: self.group,
+            title: self.title.to_owned(),
+            status: finding.status,
+            measured: finding.measured,
+            why: self.why.to_owned(),
+            hint: finding.hint,
+            fixable: false,
+            seconds: began.elapsed().as_secs_f64(),
+        }
+    }
+}

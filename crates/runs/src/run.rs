@@ -181,6 +181,7 @@ impl<W: FnMut(RunEvent)> Desk<'_, W> {
         let score = Score::of(&result.text, &sample.answer);
         let left = self.run.spec.trials() - self.done;
         let pace = self.began.elapsed().as_secs_f64() / self.done as f64;
+        let restored = self.brief(result);
         (self.watch)(RunEvent::TrialDone {
             rung: rung.0,
             sample: sample.index,
@@ -193,7 +194,7 @@ impl<W: FnMut(RunEvent)> Desk<'_, W> {
                 prompt_tokens: result.prompt_tokens,
                 generated_tokens: result.tokens.len(),
                 seconds: result.timings.e2e_s,
-                restored: self.brief(result),
+                restored,
             },
             recall: recall(samples, arm_results),
             done: self.done,

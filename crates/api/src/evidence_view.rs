@@ -1,0 +1,156 @@
+//! Evidence as front ends show it.
+
+use crate::{ErrorReport, error};
+use evidence::{Audit, Comparison, File, GateReport, ReadError, Severity, Verdict};
+use report::charts::{self, Chart};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use ts_rs::TS;
+
+/// One line of the evidence list.
+#[derive(Clone, Debug, PartialEq, Serialize, TS)]
+pub struct EvidenceRow {
+    /// The file.
+    pub path: PathBuf,
+    /// Its name.
+    pub name: String,
+    /// `/kind`.
+    pub kind: Option<String>,
+    /// Machine.
+    pub platform: evidence::Platform,
+    /// Rung or line bounds; `–` for other kinds.
+    pub rung: String,
+    /// Hits of the system under test, `20/20`.
+    pub tested: Option<String>,
+    /// Hits of the oracle.
+    pub oracle: Option<String>,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Findings at error severity.
+    pub errors: usize,
+    /// Findings at warn severity.
+    pub warnings: usize,
+    /// From the demonstration pack.
+    pub demo: bool,
+}
+
+/// The evidence list: what could be read, and what could not.
+#[derive(Clone, Debug, PartialEq, Serialize, TS)]
+pub struct EvidenceList {
+    /// Files that were read.
+    pub rows: Vec<EvidenceRow>,
+    /// Files that were not.
+    pub problems: Vec<ErrorReport>,
+}
+
+/// One file in full.
+#[derive(Clone, Debug, PartialEq, Serialize, TS)]
+pub struct EvidenceDetail {
+    /// Everything the audit knows.
+    pub audit: Audit,
+    /// The document, indented.
+    pub raw: String,
+}
+
+/// Files side by side, with their charts.
+#[derive(Clone, Debug, PartialEq, Serialize, TS)]
+pub struct ComparisonView {
+    /// The audits, baseline first.
+    pub audits: Vec<Audit>,
+    /// Every other file against the baseline.
+    pub comparisons: Vec<Comparison>,
+    /// Recall by rung, with intervals.
+    pub recall: Chart,
+    /// Recall delta against the oracle, with the 5 pp band.
+    pub deltas: Chart,
+}
+
+/// Reads every file below the given paths; the first that cannot be read is the error.
+pub fn load(paths: &[PathBuf]) -> Result<Vec<File>, ErrorReport> {
+    let found = evidence::find(paths);
+    if found.is_empty() {
+        let shown: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        let message = format!("no evidence file (*.json) in {}", shown.join(", "));
+        return Err(error::report("no-evidence", message, "give a file or a folder that holds evidence"));
+    }
+    found.iter().map(|path| evidence::read(path).map_err(unreadable)).collect()
+}
+
+fn unreadable(problem: ReadError) -> ErrorReport {
+    let hint = match problem {
+        ReadError::File(_) => "check the path and its permissions",
+        ReadError::Empty(_) => "remove it, or copy it again from where it was written",
+        ReadError::NotJson { .. } => "copy it again from where it was written",
+        ReadError::NotEvidence { .. } => "choose a file that a run wrote",
+    };
+    error::report("unreadable-evidence", problem, hint)
+}
+
+/// Audits every file below the given paths. Files that cannot be read are listed, they do not hide the others.
+pub fn list_evidence(paths: &[PathBuf]) -> EvidenceList {
+    let (mut files, mut problems) = (Vec::new(), Vec::new());
+    for path in evidence::find(paths) {
+        match evidence::read(&path) {
+            Ok(file) => files.push(file),
+            Err(problem) => problems.push(unreadable(problem)),
+        }
+    }
+    EvidenceList { rows: evidence::audit(&files).iter().map(row).collect(), problems }
+}
+
+fn row(audit: &Audit) -> EvidenceRow {
+    let hits = |arm: Option<&evidence::Arm>| arm.map(|arm| format!("{}/{}", arm.hits, arm.n));
+    let count = |severity| audit.findings.iter().filter(|finding| finding.severity == severity).count();
+    EvidenceRow {
+        path: audit.path.clone(),
+        name: audit.name.clone(),
+        kind: audit.identity.kind.clone(),
+        platform: audit.identity.platform,
+        rung: audit.rung_label(),
+        tested: hits(audit.niah.as_ref().and_then(|niah| niah.sut())),
+        oracle: hits(audit.niah.as_ref().and_then(|niah| niah.oracle())),
+        verdict: audit.verdict,
+        errors: count(Severity::Error),
+        warnings: count(Severity::Warn),
+        demo: audit.is_demo(),
+    }
+}
+
+/// One file in full.
+pub fn evidence_detail(path: &Path) -> Result<EvidenceDetail, ErrorReport> {
+    let file = evidence::read(path).map_err(unreadable)?;
+    let raw = serde_json::to_string_pretty(&file.value)
+        .map_err(|e| error::report("unreadable-evidence", e, "copy the file again"))?;
+    let audit = evidence::audit(std::slice::from_ref(&file)).remove(0);
+    Ok(EvidenceDetail { audit, raw })
+}
+
+/// Audits of all files, and every other file against the baseline (default: the first).
+pub fn compare(paths: &[PathBuf], baseline: Option<&Path>) -> Result<ComparisonView, ErrorReport> {
+    let mut paths: Vec<PathBuf> = paths.to_vec();
+    if let Some(baseline) = baseline {
+        paths.retain(|path| path != baseline);
+        paths.insert(0, baseline.to_owned());
+    }
+    let files: Vec<File> =
+        paths.iter().map(|path| evidence::read(path).map_err(unreadable)).collect::<Result<_, _>>()?;
+    let audits = evidence::audit(&files);
+    let comparisons = compare_all(&audits);
+    let recall = charts::recall(&audits).map_err(not_drawn)?;
+    let deltas = charts::deltas(&audits).map_err(not_drawn)?;
+    Ok(ComparisonView { audits, comparisons, recall, deltas })
+}
+
+pub(crate) fn compare_all(audits: &[Audit]) -> Vec<Comparison> {
+    let Some((baseline, others)) = audits.split_first() else { return Vec::new() };
+    others.iter().map(|other| evidence::compare(baseline, other)).collect()
+}
+
+pub(crate) fn not_drawn(problem: report::ReportError) -> ErrorReport {
+    error::report("report", problem, "this is a fault of the program; please report it")
+}
+
+/// Every gate of every file below the given paths.
+pub fn gate(paths: &[PathBuf]) -> Result<GateReport, ErrorReport> {
+    Ok(evidence::gate(&evidence::audit(&load(paths)?)))
+}

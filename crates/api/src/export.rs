@@ -1,0 +1,58 @@
+//! Gate reports, written.
+
+use crate::evidence_view::{compare_all, load, not_drawn};
+use crate::{ErrorReport, VERSION, error};
+use report::GateDocument;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use ts_rs::TS;
+
+/// What a report is made from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct Export {
+    /// Evidence files, or folders that are searched for them.
+    pub paths: Vec<PathBuf>,
+    /// Name of the reviewer, as it shall appear.
+    pub reviewer: String,
+    /// Notes kept in the report.
+    pub notes: String,
+}
+
+fn document(request: &Export) -> Result<GateDocument, ErrorReport> {
+    let audits = evidence::audit(&load(&request.paths)?);
+    Ok(GateDocument {
+        comparisons: compare_all(&audits),
+        gate: evidence::gate(&audits),
+        audits,
+        reviewer: request.reviewer.clone(),
+        notes: request.notes.clone(),
+        generated: jiff::ZonedDateTime::now().strftime("%Y-%m-%d %H:%M %Z").to_string(),
+        program: format!("kakeya-gate {VERSION}"),
+    })
+}
+
+/// The report as a self-contained HTML page.
+pub fn report_html(request: &Export) -> Result<String, ErrorReport> {
+    report::html(&document(request)?).map_err(not_drawn)
+}
+
+/// The report as Markdown for a pull request.
+pub fn report_markdown(request: &Export) -> Result<String, ErrorReport> {
+    report::markdown(&document(request)?).map_err(not_drawn)
+}
+
+/// Writes the report; the file's ending chooses the format: `.html` or `.md`.
+pub fn export(request: &Export, out: &Path) -> Result<PathBuf, ErrorReport> {
+    let ending = out.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+    let text = match ending.as_deref() {
+        Some("html" | "htm") => report_html(request)?,
+        Some("md" | "markdown") => report_markdown(request)?,
+        _ => {
+            let message = format!("{} does not end in .html or .md", out.display());
+            return Err(error::report("unknown-format", message, "choose a name that ends in .html or .md"));
+        }
+    };
+    files::write_atomic(out, text.as_bytes())
+        .map_err(|e| error::report("file", e, "check the folder's permissions and free space"))?;
+    Ok(out.to_owned())
+}

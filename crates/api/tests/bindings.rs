@@ -1,0 +1,58 @@
+//! The window's TypeScript types are generated from the Rust ones; this fails when the committed ones are stale.
+//! To bring them up to date: `UPDATE_BINDINGS=1 cargo test -p api --test bindings`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use ts_rs::{Config, TS};
+
+fn committed() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ui/src/lib/types")
+}
+
+fn generate(folder: &Path) {
+    let config = Config::new().with_out_dir(folder).with_large_int("number");
+    api::Workspace::export_all(&config).unwrap();
+    api::PreflightReport::export_all(&config).unwrap();
+    api::RunEvent::export_all(&config).unwrap();
+    api::EvidenceList::export_all(&config).unwrap();
+    api::EvidenceDetail::export_all(&config).unwrap();
+    api::ComparisonView::export_all(&config).unwrap();
+    api::Export::export_all(&config).unwrap();
+    evidence::GateReport::export_all(&config).unwrap();
+    protocol::RunSpec::export_all(&config).unwrap();
+    protocol::ErrorReport::export_all(&config).unwrap();
+}
+
+fn files(folder: &Path) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(&next).into_iter().flatten().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(entry.path());
+            } else {
+                let name = entry.path().strip_prefix(folder).unwrap().to_owned();
+                found.push((name, fs::read_to_string(entry.path()).unwrap()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn typescript_types_are_fresh() {
+    if std::env::var_os("UPDATE_BINDINGS").is_some() {
+        let _ = fs::remove_dir_all(committed());
+        generate(&committed());
+    }
+    let fresh = tempfile::tempdir().unwrap();
+    generate(fresh.path());
+    let (fresh, committed) = (files(fresh.path()), files(&committed()));
+    assert!(!fresh.is_empty());
+    let names = |files: &[(PathBuf, String)]| files.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&committed), names(&fresh), "run: UPDATE_BINDINGS=1 cargo test -p api --test bindings");
+    for ((name, ours), (_, theirs)) in committed.iter().zip(&fresh) {
+        assert_eq!(ours, theirs, "{} is stale: UPDATE_BINDINGS=1 cargo test -p api --test bindings", name.display());
+    }
+}

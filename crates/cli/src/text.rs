@@ -1,0 +1,230 @@
+//! Results as text for a terminal, and as Markdown.
+
+use api::{ComparisonView, PreflightReport};
+use evidence::{Audit, AxisName, Comparison, GateReport, Scope, Severity};
+use preflight::{Check, Status};
+use std::fmt::Write;
+
+/// A table with columns as wide as their widest cell.
+fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
+/// A Markdown table; cells are escaped, because texts and names come from files.
+fn markdown_table(header: &[&str], rows: &[Vec<String>]) -> String {
+    let mut out = format!("| {} |\n|{}\n", header.join(" | "), "---|".repeat(header.len()));
+    for row in rows {
+        let cells: Vec<String> = row.iter().map(|cell| escape(cell)).collect();
+        let _ = writeln!(out, "| {} |", cells.join(" | "));
+    }
+    out
+}
+
+fn escape(cell: &str) -> String {
+    let tamed = cell.replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;").replace('`', "\\`");
+    tamed.replace(['\n', '\r'], " ").replace('@', "@\u{200b}")
+}
+
+/// Control characters of hostile files must not reach the terminal.
+fn shown(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '·' } else { c }).collect()
+}
+
+pub(crate) fn preflight(report: &PreflightReport) -> String {
+    let status = |check: &Check| match check.status {
+        Status::Pass => "pass",
+        Status::Warn => "WARN",
+        Status::Fail => "FAIL",
+        Status::Skipped => "skip",
+    };
+    let mut out = String::new();
+    for check in &report.checks {
+        let _ = writeln!(out, "{}  {:<28} {}", status(check), check.title, shown(&check.measured));
+        if !check.hint.is_empty() {
+            let _ = writeln!(out, "      → {}", shown(&check.hint));
+        }
+    }
+    let failing = report.checks.iter().filter(|check| check.status == Status::Fail).count();
+    let verdict = if failing == 0 { "a run may start".to_owned() } else { format!("{failing} to fix before a run") };
+    let _ = writeln!(out, "{} checks in {:.2} s: {verdict}", report.checks.len(), report.seconds);
+    out
+}
+
+pub(crate) fn audit(audits: &[Audit]) -> String {
+    let mut out = String::new();
+    for audit in audits {
+        let _ = writeln!(out, "{}", shown(&audit.path.display().to_string()));
+        let kind = audit.identity.kind.as_deref().unwrap_or("no kind");
+        let _ = writeln!(out, "  {} · {} · verdict {}", shown(kind), audit.identity.platform.label(), word(&audit.verdict));
+        if let Some(niah) = &audit.niah {
+            let _ = write!(out, "{}", indent(&table(&arm_rows(niah))));
+        }
+        if let Some(paired) = audit.recomputed.as_ref().and_then(|recomputed| recomputed.paired.as_ref()) {
+            let _ = writeln!(
+                out,
+                "  delta {:+.1} pp [{:.1}, {:.1}], lost recall ≤ {:.1} pp (one-sided 95 %)",
+                paired.delta_pp,
+                paired.delta_interval_pp.low,
+                paired.delta_interval_pp.high,
+                100.0 * paired.loss_upper95
+            );
+        }
+        for finding in &audit.findings {
+            let severity = word(&finding.severity);
+            let _ = writeln!(out, "  {severity:<5} {} at {}: {}", finding.code, shown(&finding.pointer), shown(&finding.message));
+        }
+    }
+    out
+}
+
+fn arm_rows(niah: &evidence::Niah) -> Vec<Vec<String>> {
+    let mut rows = vec![["arm", "hits", "95 % interval", "ignoring case"].map(str::to_owned).to_vec()];
+    rows.extend(niah.arms.iter().map(|arm| {
+        vec![
+            shown(&arm.key),
+            format!("{}/{}", arm.hits, arm.n),
+            format!("[{:.1}, {:.1}] %", 100.0 * arm.interval.low, 100.0 * arm.interval.high),
+            format!("{}/{}", arm.hits_ignoring_case, arm.n),
+        ]
+    }));
+    rows
+}
+
+fn indent(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}\n")).collect()
+}
+
+/// The word that a value has in JSON.
+fn word(value: &impl serde::Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+pub(crate) fn audit_markdown(audits: &[Audit]) -> String {
+    let rows: Vec<Vec<String>> = audits
+        .iter()
+        .map(|audit| {
+            let count = |severity| audit.findings.iter().filter(|f| f.severity == severity).count().to_string();
+            vec![
+                audit.name.clone(),
+                audit.identity.platform.label().to_owned(),
+                audit.rung_label(),
+                word(&audit.verdict),
+                count(Severity::Error),
+                count(Severity::Warn),
+            ]
+        })
+        .collect();
+    let mut out = markdown_table(&["file", "platform", "rung", "verdict", "errors", "warnings"], &rows);
+    for audit in audits.iter().filter(|audit| !audit.findings.is_empty()) {
+        let _ = writeln!(out, "\n**{}**\n", escape(&audit.name));
+        for finding in &audit.findings {
+            let severity = word(&finding.severity);
+            let _ = writeln!(out, "- {severity} `{}`: {}", finding.code, escape(&finding.message));
+        }
+    }
+    out
+}
+
+fn axis_name(name: AxisName) -> &'static str {
+    match name {
+        AxisName::Recall => "recall",
+        AxisName::PerSample => "per sample",
+        AxisName::Throughput => "throughput",
+        AxisName::Memory => "memory",
+    }
+}
+
+fn scope(scope: &Scope) -> String {
+    match scope {
+        Scope::Whole => "yes".to_owned(),
+        Scope::Part(limit) => limit.clone(),
+        Scope::No => "no".to_owned(),
+    }
+}
+
+fn axes(comparison: &Comparison) -> Vec<Vec<String>> {
+    let row = |axis: &evidence::Axis| vec![axis_name(axis.name).to_owned(), scope(&axis.scope), shown(&axis.reason)];
+    comparison.axes.iter().map(row).collect()
+}
+
+fn differing(comparison: &Comparison) -> Vec<Vec<String>> {
+    let differs = comparison.factors.iter().filter(|factor| factor.differs);
+    differs.map(|factor| vec![factor.name.to_owned(), shown(&factor.a), shown(&factor.b)]).collect()
+}
+
+fn memory(comparison: &Comparison) -> Vec<Vec<String>> {
+    let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "–".to_owned(), |bytes| format!("{:.2} MB", bytes as f64 / 1e6));
+    let rows = comparison.memory.iter();
+    rows.map(|row| vec![row.kind.label().to_owned(), shown(&row.arm), shown(&row.label), bytes(row.a), bytes(row.b)]).collect()
+}
+
+fn agreement(comparison: &Comparison) -> String {
+    let agreement = comparison.agreement;
+    format!(
+        "{n} samples: {} same hit or miss, {} same text of the arm under test, {} same text of the oracle",
+        agreement.same_flags,
+        agreement.same_sut_texts,
+        agreement.same_oracle_texts,
+        n = agreement.n
+    )
+}
+
+pub(crate) fn compare(view: &ComparisonView) -> String {
+    let mut out = String::new();
+    for comparison in &view.comparisons {
+        let _ = writeln!(out, "A {}\nB {}", shown(&comparison.a.display().to_string()), shown(&comparison.b.display().to_string()));
+        let _ = writeln!(out, "{}: {}", word(&comparison.class), word(&comparison.verdict));
+        let _ = write!(out, "{}", indent(&table(&axes(comparison))));
+        let _ = writeln!(out, "  {}", agreement(comparison));
+        if let Some(delta) = comparison.delta_pp {
+            let _ = writeln!(out, "  recall of B − A: {delta:+.1} pp");
+        }
+        let _ = write!(out, "{}", indent(&table(&differing(comparison))));
+        let _ = write!(out, "{}", indent(&table(&memory(comparison))));
+    }
+    out
+}
+
+pub(crate) fn compare_markdown(view: &ComparisonView) -> String {
+    let mut out = String::new();
+    for comparison in &view.comparisons {
+        let name = |path: &std::path::Path| escape(&path.file_name().unwrap_or_default().to_string_lossy());
+        let _ = writeln!(out, "**{}** against **{}**: {}\n", name(&comparison.b), name(&comparison.a), word(&comparison.verdict));
+        out += &markdown_table(&["axis", "comparable", "why"], &axes(comparison));
+        let _ = writeln!(out, "\n{}\n", agreement(comparison));
+        out += &markdown_table(&["differs", "A", "B"], &differing(comparison));
+        out.push('\n');
+        out += &markdown_table(&["kind", "arm", "figure", "A", "B"], &memory(comparison));
+    }
+    out
+}
+
+fn gate_rows(report: &GateReport) -> Vec<Vec<String>> {
+    let row = |cell: &evidence::GateCell| {
+        vec![
+            cell.verdict.label().to_owned(),
+            cell.title.to_owned(),
+            cell.rung.clone(),
+            cell.platform.label().to_owned(),
+            shown(&cell.figures),
+            shown(&cell.why),
+        ]
+    };
+    report.cells.iter().map(row).collect()
+}
+
+pub(crate) fn gate(report: &GateReport) -> String {
+    format!("{}{}\n", table(&gate_rows(report)), report.headline)
+}
+
+pub(crate) fn gate_markdown(report: &GateReport) -> String {
+    let table = markdown_table(&["verdict", "gate", "rung", "platform", "figures", "why"], &gate_rows(report));
+    format!("**{}** {}\n\n{table}", report.verdict.label(), escape(&report.headline))
+}
