@@ -289,7 +289,7 @@ fn legend(points: &[RecallPoint], room: i32) -> Vec<Key> {
     let mut keys: Vec<Key> = Vec::new();
     let (mut x, mut line) = (6, 0);
     for point in points {
-        let text = fit(&format!("{} {}", point.platform.label(), point.arm), FONT_PX, 220.0);
+        let text = fit(&format!("{} {}", point.platform.label(), point.arm), FONT_PX, 320.0);
         if keys.iter().any(|key| key.text == text && key.mark == point.mark) {
             continue;
         }
@@ -336,7 +336,7 @@ pub fn deltas(rows: &[DeltaRow], palette: Palette) -> Result<String, ReportError
     if rows.is_empty() {
         return nothing(palette, title, "Nothing to draw: no file has both arms.");
     }
-    let (left, right, top, pitch) = (206, 128, 14, 26);
+    let (left, right, top, pitch) = (202, 154, 14, 26);
     let bottom = top + pitch * rows.len() as i32;
     let height = bottom + 44;
     let (reach, tick) = reach(&rows);

@@ -339,7 +339,7 @@ fn recall(runs: &[Run<'_>]) -> Result<Section, ReportError> {
                 label: run.stem().to_owned(),
                 rung: run.rung.clone(),
                 platform: run.audit.identity.platform,
-                arm: words.replace(" (under test)", ""),
+                arm: words.clone(),
                 mark: mark(run.niah.kind, &arm.key),
                 hits: arm.hits,
                 n: arm.n,
@@ -487,9 +487,7 @@ fn restoration(runs: &[Run<'_>]) -> Section {
         "layers from f_θ / captured",
         "evicted positions",
         "passes",
-        "drafter",
-        "f_θ",
-        "capture",
+        "drafter + f_θ + capture",
     ];
     let block = if rows.is_empty() {
         Block::Text(
@@ -501,7 +499,7 @@ fn restoration(runs: &[Run<'_>]) -> Section {
     Section { id: "restoration", title: "Restoration", long: false, blocks: vec![block] }
 }
 
-fn restoration_cells(niah: &Niah, counters: &Restoration) -> [Cell; 8] {
+fn restoration_cells(niah: &Niah, counters: &Restoration) -> [Cell; 6] {
     let captured = counters.layers.iter().filter(|layer| layer.from_capture > 0).count();
     let complete = if counters.is_complete() {
         chip(Tone::Pass, "every position")
@@ -514,9 +512,10 @@ fn restoration_cells(niah: &Niah, counters: &Restoration) -> [Cell; 8] {
         number(format!("{} / {captured} of {}", counters.f_theta_layers(), counters.layers.len())),
         number(counters.evicted_positions.to_string()),
         number(counters.passes.to_string()),
-        number(format!("{:.2} s", counters.drafter_s)),
-        number(format!("{:.2} s", counters.projection_s)),
-        number(format!("{:.2} s", counters.capture_s)),
+        number(format!(
+            "{:.2} + {:.2} + {:.2} s",
+            counters.drafter_s, counters.projection_s, counters.capture_s
+        )),
     ]
 }
 

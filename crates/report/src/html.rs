@@ -123,7 +123,7 @@ fn table(table: &Table) -> Markup {
 
 fn cell(cell: &Cell) -> Markup {
     match cell {
-        Cell::Text(words) => html! { td { (tame(words)) } },
+        Cell::Text(words) => html! { td class=[(words.len() > 40).then_some("long")] { (tame(words)) } },
         Cell::Number(figure) => html! { td.n { (tame(figure)) } },
         Cell::Code(name) => html! { td { code { (tame(name)) } } },
         Cell::Chip(verdict) => html! { td { (chip(verdict)) } },

@@ -171,7 +171,10 @@ mod tests {
     #[test]
     fn text_of_files_stays_text() {
         let hostile = "a|b `c` <img src=x onerror=y> @octocat #12 http://x www.x [l](u) $x$ ![i](u)\n# h";
-        insta::assert_snapshot!(escape(hostile), @"");
+        insta::assert_snapshot!(
+            escape(hostile),
+            @r"a\|b \`c\` &lt;img src=x onerror=y&gt; @&#8203;octocat #&#8203;12 http:&#8203;//x www&#8203;.x \[l\](u) &#36;x&#36; \!\[i\](u) #&#8203; h"
+        );
     }
 
     #[test]
