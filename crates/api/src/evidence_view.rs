@@ -2,7 +2,7 @@
 
 use crate::{ErrorReport, error};
 use evidence::{Audit, Comparison, File, GateReport, ReadError, Severity, Verdict};
-use report::charts::{self, Chart};
+use report::{Block, GateDocument, SignOff};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use ts_rs::TS;
@@ -50,6 +50,15 @@ pub struct EvidenceDetail {
     pub audit: Audit,
     /// The document, indented.
     pub raw: String,
+}
+
+/// One chart, as SVG documents for a light and a dark ground.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, TS)]
+pub struct Chart {
+    /// On a light ground.
+    pub light: String,
+    /// On a dark ground.
+    pub dark: String,
 }
 
 /// Files side by side, with their charts.
@@ -136,9 +145,20 @@ pub fn compare(paths: &[PathBuf], baseline: Option<&Path>) -> Result<ComparisonV
         paths.iter().map(|path| evidence::read(path).map_err(unreadable)).collect::<Result<_, _>>()?;
     let audits = evidence::audit(&files);
     let comparisons = compare_all(&audits);
-    let recall = charts::recall(&audits).map_err(not_drawn)?;
-    let deltas = charts::deltas(&audits).map_err(not_drawn)?;
+    let gate = evidence::gate(&audits);
+    let document = GateDocument::new(&audits, &comparisons, &gate, SignOff::default()).map_err(not_drawn)?;
+    let (recall, deltas) = (chart(&document, "recall"), chart(&document, "delta"));
     Ok(ComparisonView { audits, comparisons, recall, deltas })
+}
+
+/// The chart of one section of the report: window and report show the same one.
+fn chart(document: &GateDocument, section: &str) -> Chart {
+    let blocks = document.sections.iter().filter(|part| part.id == section).flat_map(|part| &part.blocks);
+    let mut charts = blocks.filter_map(|block| match block {
+        Block::Chart { light, dark } => Some(Chart { light: light.clone(), dark: dark.clone() }),
+        _ => None,
+    });
+    charts.next().unwrap_or_default()
 }
 
 pub(crate) fn compare_all(audits: &[Audit]) -> Vec<Comparison> {

@@ -2,7 +2,7 @@
 
 use crate::evidence_view::{compare_all, load, not_drawn};
 use crate::{ErrorReport, VERSION, error};
-use report::GateDocument;
+use report::{GateDocument, SignOff};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use ts_rs::TS;
@@ -20,25 +20,23 @@ pub struct Export {
 
 fn document(request: &Export) -> Result<GateDocument, ErrorReport> {
     let audits = evidence::audit(&load(&request.paths)?);
-    Ok(GateDocument {
-        comparisons: compare_all(&audits),
-        gate: evidence::gate(&audits),
-        audits,
+    let sign_off = SignOff {
         reviewer: request.reviewer.clone(),
         notes: request.notes.clone(),
-        generated: jiff::ZonedDateTime::now().strftime("%Y-%m-%d %H:%M %Z").to_string(),
-        program: format!("kakeya-gate {VERSION}"),
-    })
+        generated_at: jiff::ZonedDateTime::now().strftime("%Y-%m-%d %H:%M %Z").to_string(),
+        program_version: VERSION.to_owned(),
+    };
+    GateDocument::new(&audits, &compare_all(&audits), &evidence::gate(&audits), sign_off).map_err(not_drawn)
 }
 
 /// The report as a self-contained HTML page.
 pub fn report_html(request: &Export) -> Result<String, ErrorReport> {
-    report::html(&document(request)?).map_err(not_drawn)
+    Ok(report::html(&document(request)?))
 }
 
 /// The report as Markdown for a pull request.
 pub fn report_markdown(request: &Export) -> Result<String, ErrorReport> {
-    report::markdown(&document(request)?).map_err(not_drawn)
+    Ok(report::markdown(&document(request)?))
 }
 
 /// Writes the report; the file's ending chooses the format: `.html` or `.md`.

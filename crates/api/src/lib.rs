@@ -11,7 +11,8 @@ mod workspace;
 
 pub use error::ErrorReport;
 pub use evidence_view::{
-    ComparisonView, EvidenceDetail, EvidenceList, EvidenceRow, compare, evidence_detail, gate, list_evidence, load,
+    Chart, ComparisonView, EvidenceDetail, EvidenceList, EvidenceRow, compare, evidence_detail, gate,
+    list_evidence, load,
 };
 pub use export::{Export, export, report_html, report_markdown};
 pub use preflight_view::{PreflightReport, preflight, preflight_check, preflight_markdown};

@@ -12,7 +12,8 @@ pub fn program_beside() -> Result<EngineProgram, ErrorReport> {
     if let Some(path) = std::env::var_os(PROGRAM_VARIABLE) {
         return Ok(EngineProgram(PathBuf::from(path)));
     }
-    let running = std::env::current_exe()
-        .map_err(|e| error::report("engine-not-found", e, "name the program kakeya-gate in KAKEYA_GATE_PROGRAM"))?;
+    let running = std::env::current_exe().map_err(|e| {
+        error::report("engine-not-found", e, "name the program kakeya-gate in KAKEYA_GATE_PROGRAM")
+    })?;
     Ok(EngineProgram(running.with_file_name(format!("kakeya-gate{}", std::env::consts::EXE_SUFFIX))))
 }

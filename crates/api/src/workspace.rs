@@ -41,13 +41,18 @@ pub struct PackEntry {
 /// Looks through a folder.
 pub fn open_workspace(folder: &Path) -> Result<Workspace, ErrorReport> {
     let root = folder.canonicalize().ok().filter(|root| root.is_dir()).ok_or_else(|| {
-        error::report("no-workspace", format!("{} is no folder", folder.display()), "choose a folder that exists")
+        error::report(
+            "no-workspace",
+            format!("{} is no folder", folder.display()),
+            "choose a folder that exists",
+        )
     })?;
     let mut packs = Vec::new();
     find_packs(&root, PACK_DEPTH, &mut packs);
     packs.sort();
     let inside_pack = |path: &Path| packs.iter().any(|pack| path.starts_with(pack));
-    let evidence = evidence::find(std::slice::from_ref(&root)).into_iter().filter(|path| !inside_pack(path)).collect();
+    let evidence =
+        evidence::find(std::slice::from_ref(&root)).into_iter().filter(|path| !inside_pack(path)).collect();
     let entries = packs.iter().map(|folder| entry(folder)).collect();
     Ok(Workspace { out: root.join(EVIDENCE_FOLDER), root, packs: entries, evidence })
 }
@@ -63,14 +68,16 @@ fn find_packs(folder: &Path, depth: usize, packs: &mut Vec<PathBuf>) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let hidden = entry.file_name().to_string_lossy().starts_with('.');
-        if !hidden && entry.file_name() != "node_modules" && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+        if !hidden && entry.file_name() != "node_modules" && entry.file_type().is_ok_and(|kind| kind.is_dir())
+        {
             find_packs(&entry.path(), depth - 1, packs);
         }
     }
 }
 
 fn entry(folder: &Path) -> PackEntry {
-    let folder_name = || folder.file_name().map_or_else(|| "pack".into(), |name| name.to_string_lossy().into_owned());
+    let folder_name =
+        || folder.file_name().map_or_else(|| "pack".into(), |name| name.to_string_lossy().into_owned());
     match Pack::open(folder) {
         Ok(pack) => PackEntry {
             folder: folder.to_owned(),

@@ -53,6 +53,11 @@ fn typescript_types_are_fresh() {
     let names = |files: &[(PathBuf, String)]| files.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     assert_eq!(names(&committed), names(&fresh), "run: UPDATE_BINDINGS=1 cargo test -p api --test bindings");
     for ((name, ours), (_, theirs)) in committed.iter().zip(&fresh) {
-        assert_eq!(ours, theirs, "{} is stale: UPDATE_BINDINGS=1 cargo test -p api --test bindings", name.display());
+        assert_eq!(
+            ours,
+            theirs,
+            "{} is stale: UPDATE_BINDINGS=1 cargo test -p api --test bindings",
+            name.display()
+        );
     }
 }

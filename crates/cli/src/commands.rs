@@ -60,7 +60,8 @@ pub(crate) fn audit(args: &AuditArgs) -> Outcome {
         Format::Json => json(&audits)?,
         Format::Markdown => text::audit_markdown(&audits),
     })?;
-    let error = |audit: &evidence::Audit| audit.findings.iter().any(|finding| finding.severity == Severity::Error);
+    let error =
+        |audit: &evidence::Audit| audit.findings.iter().any(|finding| finding.severity == Severity::Error);
     Ok(!audits.iter().any(error))
 }
 

@@ -8,7 +8,8 @@ use std::fmt::Write;
 /// A table with columns as wide as their widest cell.
 fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let width =
+        |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
     let line = |row: &Vec<String>| {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
@@ -52,7 +53,8 @@ pub(crate) fn preflight(report: &PreflightReport) -> String {
         }
     }
     let failing = report.checks.iter().filter(|check| check.status == Status::Fail).count();
-    let verdict = if failing == 0 { "a run may start".to_owned() } else { format!("{failing} to fix before a run") };
+    let verdict =
+        if failing == 0 { "a run may start".to_owned() } else { format!("{failing} to fix before a run") };
     let _ = writeln!(out, "{} checks in {:.2} s: {verdict}", report.checks.len(), report.seconds);
     out
 }
@@ -62,7 +64,13 @@ pub(crate) fn audit(audits: &[Audit]) -> String {
     for audit in audits {
         let _ = writeln!(out, "{}", shown(&audit.path.display().to_string()));
         let kind = audit.identity.kind.as_deref().unwrap_or("no kind");
-        let _ = writeln!(out, "  {} · {} · verdict {}", shown(kind), audit.identity.platform.label(), word(&audit.verdict));
+        let _ = writeln!(
+            out,
+            "  {} · {} · verdict {}",
+            shown(kind),
+            audit.identity.platform.label(),
+            word(&audit.verdict)
+        );
         if let Some(niah) = &audit.niah {
             let _ = write!(out, "{}", indent(&table(&arm_rows(niah))));
         }
@@ -78,7 +86,13 @@ pub(crate) fn audit(audits: &[Audit]) -> String {
         }
         for finding in &audit.findings {
             let severity = word(&finding.severity);
-            let _ = writeln!(out, "  {severity:<5} {} at {}: {}", finding.code, shown(&finding.pointer), shown(&finding.message));
+            let _ = writeln!(
+                out,
+                "  {severity:<5} {} at {}: {}",
+                finding.code,
+                shown(&finding.pointer),
+                shown(&finding.message)
+            );
         }
     }
     out
@@ -110,7 +124,8 @@ pub(crate) fn audit_markdown(audits: &[Audit]) -> String {
     let rows: Vec<Vec<String>> = audits
         .iter()
         .map(|audit| {
-            let count = |severity| audit.findings.iter().filter(|f| f.severity == severity).count().to_string();
+            let count =
+                |severity| audit.findings.iter().filter(|f| f.severity == severity).count().to_string();
             vec![
                 audit.name.clone(),
                 audit.identity.platform.label().to_owned(),
@@ -150,7 +165,9 @@ fn scope(scope: &Scope) -> String {
 }
 
 fn axes(comparison: &Comparison) -> Vec<Vec<String>> {
-    let row = |axis: &evidence::Axis| vec![axis_name(axis.name).to_owned(), scope(&axis.scope), shown(&axis.reason)];
+    let row = |axis: &evidence::Axis| {
+        vec![axis_name(axis.name).to_owned(), scope(&axis.scope), shown(&axis.reason)]
+    };
     comparison.axes.iter().map(row).collect()
 }
 
@@ -160,9 +177,14 @@ fn differing(comparison: &Comparison) -> Vec<Vec<String>> {
 }
 
 fn memory(comparison: &Comparison) -> Vec<Vec<String>> {
-    let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "–".to_owned(), |bytes| format!("{:.2} MB", bytes as f64 / 1e6));
+    let bytes = |bytes: Option<u64>| {
+        bytes.map_or_else(|| "–".to_owned(), |bytes| format!("{:.2} MB", bytes as f64 / 1e6))
+    };
     let rows = comparison.memory.iter();
-    rows.map(|row| vec![row.kind.label().to_owned(), shown(&row.arm), shown(&row.label), bytes(row.a), bytes(row.b)]).collect()
+    rows.map(|row| {
+        vec![row.kind.label().to_owned(), shown(&row.arm), shown(&row.label), bytes(row.a), bytes(row.b)]
+    })
+    .collect()
 }
 
 fn agreement(comparison: &Comparison) -> String {
@@ -179,7 +201,12 @@ fn agreement(comparison: &Comparison) -> String {
 pub(crate) fn compare(view: &ComparisonView) -> String {
     let mut out = String::new();
     for comparison in &view.comparisons {
-        let _ = writeln!(out, "A {}\nB {}", shown(&comparison.a.display().to_string()), shown(&comparison.b.display().to_string()));
+        let _ = writeln!(
+            out,
+            "A {}\nB {}",
+            shown(&comparison.a.display().to_string()),
+            shown(&comparison.b.display().to_string())
+        );
         let _ = writeln!(out, "{}: {}", word(&comparison.class), word(&comparison.verdict));
         let _ = write!(out, "{}", indent(&table(&axes(comparison))));
         let _ = writeln!(out, "  {}", agreement(comparison));
@@ -196,7 +223,13 @@ pub(crate) fn compare_markdown(view: &ComparisonView) -> String {
     let mut out = String::new();
     for comparison in &view.comparisons {
         let name = |path: &std::path::Path| escape(&path.file_name().unwrap_or_default().to_string_lossy());
-        let _ = writeln!(out, "**{}** against **{}**: {}\n", name(&comparison.b), name(&comparison.a), word(&comparison.verdict));
+        let _ = writeln!(
+            out,
+            "**{}** against **{}**: {}\n",
+            name(&comparison.b),
+            name(&comparison.a),
+            word(&comparison.verdict)
+        );
         out += &markdown_table(&["axis", "comparable", "why"], &axes(comparison));
         let _ = writeln!(out, "\n{}\n", agreement(comparison));
         out += &markdown_table(&["differs", "A", "B"], &differing(comparison));
@@ -225,6 +258,7 @@ pub(crate) fn gate(report: &GateReport) -> String {
 }
 
 pub(crate) fn gate_markdown(report: &GateReport) -> String {
-    let table = markdown_table(&["verdict", "gate", "rung", "platform", "figures", "why"], &gate_rows(report));
+    let table =
+        markdown_table(&["verdict", "gate", "rung", "platform", "figures", "why"], &gate_rows(report));
     format!("**{}** {}\n\n{table}", report.verdict.label(), escape(&report.headline))
 }
