@@ -15,7 +15,8 @@ pub(crate) fn folder(app: &AppHandle) -> Option<PathBuf> {
 
 /// Evidence files; none when the user changes their mind. Blocks until they answer.
 pub(crate) fn evidence(app: &AppHandle) -> Vec<PathBuf> {
-    let chosen = app.dialog().file().set_title("Add evidence").add_filter("Evidence", &["json"]).blocking_pick_files();
+    let chosen =
+        app.dialog().file().set_title("Add evidence").add_filter("Evidence", &["json"]).blocking_pick_files();
     chosen.unwrap_or_default().into_iter().filter_map(|file| file.into_path().ok()).collect()
 }
 

@@ -2,7 +2,8 @@
 
 use crate::{Desk, ask};
 use api::{
-    Cancel, ComparisonView, ErrorReport, EvidenceDetail, EvidenceList, Export, PreflightReport, Run, RunEvent, Workspace,
+    Cancel, ComparisonView, ErrorReport, EvidenceDetail, EvidenceList, Export, PreflightReport, Run,
+    RunEvent, Workspace,
 };
 use evidence::GateReport;
 use preflight::Check;

@@ -88,7 +88,7 @@ export const memoryKinds: Record<MemoryKind, string> = {
 
 export const axisNames: Record<AxisName, string> = {
   recall: "Recall",
-  "per-sample": "Sample by sample",
+  "per-sample": "Per sample",
   throughput: "Throughput",
   memory: "Memory",
 };

@@ -3,6 +3,11 @@
 //! Nothing is built here: the programs lie beside the test, in `target/<profile>/`. Linux only, because no dependable
 //! WebDriver exists for the web view of macOS.
 
+#![cfg_attr(
+    target_os = "linux",
+    expect(clippy::unwrap_used, clippy::expect_used, reason = "a test ends where the unexpected happens")
+)]
+
 #[cfg(target_os = "linux")]
 mod crash;
 #[cfg(target_os = "linux")]
