@@ -29,6 +29,8 @@ pub enum Mark {
     Restored,
     /// Full attention: a square.
     Oracle,
+    /// Restored in another way than the arm under test: a triangle.
+    Variant,
     /// Any other arm, such as sink + window: a ring.
     Control,
 }
@@ -165,6 +167,9 @@ impl Pen<'_> {
         match mark {
             Mark::Restored => self.area.draw(&Circle::new((x, y), r, colour.filled())).map_err(failed),
             Mark::Oracle => self.fill([(x - r + 1, y - r + 1), (x + r - 1, y + r - 1)], colour),
+            Mark::Variant => {
+                self.area.draw(&TriangleMarker::new((x, y), r + 1, colour.filled())).map_err(failed)
+            }
             Mark::Control => {
                 self.area.draw(&Circle::new((x, y), r, self.ink.ground.filled())).map_err(failed)?;
                 self.area.draw(&Circle::new((x, y), r, colour.stroke_width(2))).map_err(failed)
@@ -213,10 +218,16 @@ fn nothing(palette: Palette, title: &str, reason: &str) -> Result<String, Report
     })
 }
 
-/// Rungs in the order of a ladder: numbers by size, then other texts.
+/// Order of a ladder: by the number that a rung begins with, then by its text.
+pub(crate) fn ladder(rung: &str) -> (u32, &str) {
+    let digits = rung.find(|c: char| !c.is_ascii_digit()).unwrap_or(rung.len());
+    (rung[..digits].parse().unwrap_or(u32::MAX), rung)
+}
+
+/// Rungs in the order of a ladder, each once.
 fn rungs(points: &[RecallPoint]) -> Vec<&str> {
     let mut rungs: Vec<&str> = points.iter().map(|point| point.rung.as_str()).collect();
-    rungs.sort_by_key(|rung| (rung.parse::<u32>().unwrap_or(u32::MAX), *rung));
+    rungs.sort_by_key(|rung| ladder(rung));
     rungs.dedup();
     rungs
 }
@@ -336,7 +347,7 @@ pub fn deltas(rows: &[DeltaRow], palette: Palette) -> Result<String, ReportError
     if rows.is_empty() {
         return nothing(palette, title, "Nothing to draw: no file has both arms.");
     }
-    let (left, right, top, pitch) = (202, 154, 14, 26);
+    let (left, right, top, pitch) = (240, 150, 14, 26);
     let bottom = top + pitch * rows.len() as i32;
     let height = bottom + 44;
     let (reach, tick) = reach(&rows);

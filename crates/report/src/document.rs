@@ -1,7 +1,7 @@
 //! The gate report as data: every figure once, as the text that both renderers show.
 
 use crate::ReportError;
-use crate::charts::{self, DeltaRow, Mark, Palette, RecallPoint, signed};
+use crate::charts::{self, DeltaRow, Mark, Palette, RecallPoint, ladder, signed};
 use evidence::{
     Audit, AxisName, Comparison, GateReport, GateVerdict, MemoryKind, Niah, NiahKind, PairClass, PairVerdict,
     Paired, Provenance, Restoration, Scope, Severity, Verdict,
@@ -215,7 +215,7 @@ impl GateDocument {
     ) -> Result<Self, ReportError> {
         let names = names(audits);
         let mut runs: Vec<Run<'_>> = audits.iter().filter_map(|audit| run(audit, &names)).collect();
-        runs.sort_by_key(|run| (run.rung.parse::<u32>().unwrap_or(u32::MAX), run.rung.clone(), run.platform));
+        runs.sort_by(|a, b| (ladder(&a.rung), a.platform).cmp(&(ladder(&b.rung), b.platform)));
         let mut sections = vec![
             gates(gate, &names),
             recall(&runs)?,
@@ -291,6 +291,7 @@ fn mark(kind: NiahKind, key: &str) -> Mark {
     match key {
         key if key == kind.sut() => Mark::Restored,
         key if key == kind.oracle() => Mark::Oracle,
+        "k3_cross_model_s5" | "k3_cross_model_ftheta_only" | "k3_identity_restore" => Mark::Variant,
         _ => Mark::Control,
     }
 }
@@ -305,7 +306,7 @@ fn gates(gate: &GateReport, names: &BTreeMap<PathBuf, String>) -> Section {
                 number(&cell.rung),
                 text(cell.platform.label()),
                 Cell::Chip(cell.verdict.into()),
-                number(&cell.figures),
+                text(&cell.figures),
                 text(&cell.why),
                 number(cell.samples_needed.map_or_else(|| "–".to_owned(), |more| format!("{more} more"))),
                 code(name_of(&cell.file, names)),
@@ -531,7 +532,7 @@ fn comparability(comparisons: &[Comparison], names: &BTreeMap<PathBuf, String>) 
             PairClass::CrossPlatform => "two platforms",
             PairClass::CrossOracle => "identity against the other file's oracle",
             PairClass::Repeat => "the same run twice",
-            PairClass::Ab => "something changed on purpose",
+            PairClass::Ab => "two runs of one platform",
         };
         let (a, b) = (name_of(&comparison.a, names), name_of(&comparison.b, names));
         blocks.push(Block::Heading(verdict, format!("{a} against {b}: {class}")));
@@ -570,11 +571,11 @@ fn agreement(comparison: &Comparison) -> String {
         || "Recall of the two is not subtracted.".to_owned(),
         |pp| format!("Recall of the second less recall of the first: {} pp.", signed(pp, 2)),
     );
-    if agreement.n == 0 {
-        return format!("{delta} No sample is in both.");
+    if agreement.n == 0 || comparison.samples.iter().any(|sample| !sample.same_prompt) {
+        return format!("{delta} The prompts are not the same, so samples are not matched.");
     }
     format!(
-        "{delta} Of {} samples by index, {} have the same hit or miss, {} the same text of the arm under test, {} the \
+        "{delta} Of {} samples, {} have the same hit or miss, {} the same text of the arm under test, {} the \
          same text of the oracle.",
         agreement.n, agreement.same_flags, agreement.same_sut_texts, agreement.same_oracle_texts
     )
