@@ -1,4 +1,5 @@
 //! Reports of evidence: snapshots of two small files, hostile text, and the reference's corpus.
+#![expect(clippy::unwrap_used, reason = "a test whose report cannot be made has failed")]
 #![expect(clippy::disallowed_methods, reason = "the rendered pages are test output, not user data")]
 
 use evidence::{Audit, File};
