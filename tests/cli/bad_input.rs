@@ -16,14 +16,19 @@ fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
         let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() { copy(&entry.path(), &target) } else { fs::copy(entry.path(), target).map(drop).unwrap() }
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target)
+        } else {
+            fs::copy(entry.path(), target).map(drop).unwrap()
+        }
     }
 }
 
 /// Runs one sample on the pack; it must fail with 2 and write nothing. Returns what it said, without machine paths.
 fn refused(folder: &Path, pack: &str, more: &[&str]) -> String {
     let out = folder.join("out");
-    let mut arguments = vec!["run", "--quiet", "--pack", pack, "--ladder", "20", "-n", "1", "--out", out.to_str().unwrap()];
+    let mut arguments =
+        vec!["run", "--quiet", "--pack", pack, "--ladder", "20", "-n", "1", "--out", out.to_str().unwrap()];
     arguments.extend(more);
     let (code, said) = fail(&arguments);
     assert_eq!(code, 2, "{said}");
@@ -77,7 +82,8 @@ fn numbers_that_make_no_run() {
     let pack = demo_pack();
     let said = |more: &[&str]| {
         let out = folder.path().join("out");
-        let mut arguments = vec!["run", "--quiet", "--pack", pack.to_str().unwrap(), "--out", out.to_str().unwrap()];
+        let mut arguments =
+            vec!["run", "--quiet", "--pack", pack.to_str().unwrap(), "--out", out.to_str().unwrap()];
         arguments.extend(more);
         let (code, said) = fail(&arguments);
         assert_eq!(code, 2, "{said}");
@@ -114,7 +120,11 @@ fn files_that_are_no_evidence() {
     let out = folder.path().join("gate.html");
     let mut said = String::new();
     for case in &cases {
-        for arguments in [vec!["audit", case], vec!["report", case, "-o", out.to_str().unwrap()], vec!["compare", case, case]] {
+        for arguments in [
+            vec!["audit", case],
+            vec!["report", case, "-o", out.to_str().unwrap()],
+            vec!["compare", case, case],
+        ] {
             let (code, text) = fail(&arguments);
             assert_eq!(code, 2, "{arguments:?}: {text}");
             said += &text.replace(folder.path().to_str().unwrap(), "FOLDER");

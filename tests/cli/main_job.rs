@@ -13,7 +13,18 @@ const ALL_MODES: &str = "s5,f-theta,identity";
 fn evidence(out: &Path, ladder: &str, n: &str) -> Vec<PathBuf> {
     let (pack, out) = (demo_pack(), out.to_str().unwrap());
     let printed = succeed(&[
-        "run", "--pack", pack.to_str().unwrap(), "--restore", ALL_MODES, "--ladder", ladder, "-n", n, "--out", out, "--quiet",
+        "run",
+        "--pack",
+        pack.to_str().unwrap(),
+        "--restore",
+        ALL_MODES,
+        "--ladder",
+        ladder,
+        "-n",
+        n,
+        "--out",
+        out,
+        "--quiet",
     ]);
     printed.lines().map(PathBuf::from).collect()
 }
@@ -36,21 +47,31 @@ fn demo_pack_recalls_what_the_reference_recalls() {
         let ours = read(path);
         let hits = |arm: &str| ours["results"][arm]["samples_correct"].as_u64().unwrap();
         assert_eq!(
-            ["oracle", "sink_window", "k3_cross_model", "k3_cross_model_ftheta_only", "k3_identity_restore"].map(hits),
+            ["oracle", "sink_window", "k3_cross_model", "k3_cross_model_ftheta_only", "k3_identity_restore"]
+                .map(hits),
             [20, 0, 20, 20, 20],
             "rung {rung}"
         );
-        assert_eq!(texts(&ours, "k3_identity_restore"), texts(&ours, "oracle"), "identity restores the oracle, rung {rung}");
+        assert_eq!(
+            texts(&ours, "k3_identity_restore"),
+            texts(&ours, "oracle"),
+            "identity restores the oracle, rung {rung}"
+        );
         assert_eq!(ours["gate"]["architectural_correctness"], true);
         assert_eq!(ours["gate"]["recall_delta_within_5pp"], true);
         equals_reference(&ours, rung);
     }
     let audited: Value = serde_json::from_str(&succeed(&[
-        "audit", paths[0].to_str().unwrap(), paths[1].to_str().unwrap(), "--format", "json",
+        "audit",
+        paths[0].to_str().unwrap(),
+        paths[1].to_str().unwrap(),
+        "--format",
+        "json",
     ]))
     .unwrap();
     for audit in audited.as_array().unwrap() {
-        let errors: Vec<_> = audit["findings"].as_array().unwrap().iter().filter(|f| f["severity"] == "error").collect();
+        let errors: Vec<_> =
+            audit["findings"].as_array().unwrap().iter().filter(|f| f["severity"] == "error").collect();
         assert!(errors.is_empty(), "{errors:#?}");
     }
     report(folder.path(), &paths);
@@ -71,7 +92,10 @@ fn equals_reference(ours: &Value, rung: u32) {
         ("k3_identity_restore", "k3_identity_restore"),
     ] {
         let key = "per_sample_correct";
-        assert_eq!(ours["results"][our_arm][key], theirs["results"][their_arm][key], "{our_arm}, rung {rung}");
+        assert_eq!(
+            ours["results"][our_arm][key], theirs["results"][their_arm][key],
+            "{our_arm}, rung {rung}"
+        );
     }
     assert_eq!(ours["config"]["prompt_token_lens"], theirs["config"]["prompt_token_lens"], "rung {rung}");
 }
@@ -81,7 +105,14 @@ fn report(folder: &Path, paths: &[PathBuf]) {
         let out = folder.join(name);
         let mut arguments = vec!["report"];
         arguments.extend(paths.iter().map(|path| path.to_str().unwrap()));
-        arguments.extend(["-o", out.to_str().unwrap(), "--reviewer", "Ada <b>Lovelace</b>", "--notes", "第一次审查"]);
+        arguments.extend([
+            "-o",
+            out.to_str().unwrap(),
+            "--reviewer",
+            "Ada <b>Lovelace</b>",
+            "--notes",
+            "第一次审查",
+        ]);
         succeed(&arguments);
         let document = fs::read_to_string(&out).unwrap();
         assert!(document.contains("第一次审查"), "{name}");
@@ -127,13 +158,27 @@ fn reforward_and_incremental_say_the_same() {
     let said = |decode: &str| {
         let out = folder.path().join(decode);
         let printed = succeed(&[
-            "run", "--pack", pack.to_str().unwrap(), "--restore", ALL_MODES, "--ladder", "20", "-n", "1", "--decode", decode,
-            "--out", out.to_str().unwrap(), "--quiet",
+            "run",
+            "--pack",
+            pack.to_str().unwrap(),
+            "--restore",
+            ALL_MODES,
+            "--ladder",
+            "20",
+            "-n",
+            "1",
+            "--decode",
+            decode,
+            "--out",
+            out.to_str().unwrap(),
+            "--quiet",
         ]);
         read(Path::new(printed.trim()))
     };
     let (incremental, reforward) = (said("incremental"), said("reforward"));
-    for arm in ["oracle", "sink_window", "k3_cross_model", "k3_cross_model_ftheta_only", "k3_identity_restore"] {
+    for arm in
+        ["oracle", "sink_window", "k3_cross_model", "k3_cross_model_ftheta_only", "k3_identity_restore"]
+    {
         assert_eq!(texts(&incremental, arm), texts(&reforward, arm), "{arm}");
     }
     assert_eq!(reforward["gate"]["architectural_correctness"], true);
@@ -148,14 +193,25 @@ fn reforward_and_incremental_say_the_same() {
 fn ctrl_c_leaves_nothing_half_written() {
     let folder = tempfile::tempdir().unwrap();
     let (pack, out) = (demo_pack(), folder.path().join("out"));
-    let arguments = ["run", "--pack", pack.to_str().unwrap(), "--ladder", "70", "-n", "50", "--out", out.to_str().unwrap()];
+    let arguments = [
+        "run",
+        "--pack",
+        pack.to_str().unwrap(),
+        "--ladder",
+        "70",
+        "-n",
+        "50",
+        "--out",
+        out.to_str().unwrap(),
+    ];
     let mut child = command(&arguments).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     // The first line says that the pack is loaded: trials are running from then on.
     let mut errors = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     errors.read_line(&mut line).unwrap();
     assert!(line.contains("demo pack"), "{line}");
-    let interrupt = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let interrupt =
+        std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(interrupt.success());
     assert_eq!(child.wait().unwrap().code(), Some(2));
     let rest: Vec<String> = errors.lines().map(Result::unwrap).collect();

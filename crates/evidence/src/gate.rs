@@ -136,11 +136,7 @@ fn headline(cells: &[GateCell]) -> String {
     .filter(|(verdict, _)| count(*verdict) > 0)
     .map(|(verdict, words)| format!("{} {words}", count(verdict)))
     .collect();
-    format!("{} of {} gates: {}.", cells.len(), cells.len(), parts.join(", ")).replacen(
-        &format!("{} of ", cells.len()),
-        "",
-        1,
-    )
+    format!("{} gates: {}.", cells.len(), parts.join(", "))
 }
 
 fn cell(gate: GateKind, audit: &Audit, niah: &Niah) -> GateCell {
@@ -237,33 +233,38 @@ fn decided(paired: &crate::Paired, figures: String) -> Outcome {
     }
 }
 
+/// Counters decide; without them only the reference's timing tells, and that can merely show that nothing ran.
 fn restoration(audit: &Audit, niah: &Niah) -> Outcome {
     let Some(sut) = niah.sut() else {
         return outcome(GateVerdict::Missing, "–", "the system under test did not run");
     };
-    if let Some(finding) =
-        audit.findings.iter().find(|f| ["RESTORATION_NOT_EXECUTED", "SUT_NEVER_RAN"].contains(&f.code))
-    {
-        return outcome(GateVerdict::Vacuous, "–", finding.message.clone());
-    }
+    let suspicion = audit
+        .findings
+        .iter()
+        .find(|finding| ["RESTORATION_NOT_EXECUTED", "SUT_NEVER_RAN"].contains(&finding.code));
     let Some(counters) = niah.restored(&sut.key) else {
-        return outcome(
-            GateVerdict::Missing,
-            "–",
-            "the file holds no restoration counters: a flag is no proof",
-        );
+        return match suspicion {
+            Some(finding) => outcome(GateVerdict::Vacuous, "–", finding.message.clone()),
+            None => outcome(
+                GateVerdict::Missing,
+                "–",
+                "the file holds no restoration counters: a flag is no proof",
+            ),
+        };
     };
     let figures = format!("{} layers × {} positions", counters.layers.len(), counters.evicted_positions);
+    if !counters.is_complete() {
+        let why =
+            suspicion.map_or("not every evicted position was injected", |finding| finding.message.as_str());
+        let verdict = if counters.evicted_positions == 0 { GateVerdict::Vacuous } else { GateVerdict::Fail };
+        return outcome(verdict, figures, why);
+    }
     let seconds = counters.drafter_s + counters.projection_s + counters.capture_s;
     let why = format!(
         "every evicted position of every layer was injected, f_θ on {} layers, {seconds:.2} s in all",
         counters.f_theta_layers()
     );
-    if counters.is_complete() {
-        outcome(GateVerdict::Pass, figures, why)
-    } else {
-        outcome(GateVerdict::Fail, figures, "not every evicted position was injected")
-    }
+    outcome(GateVerdict::Pass, figures, why)
 }
 
 /// Only measured figures of the whole machine or process count; K/V alone and formulas do not.

@@ -33,10 +33,10 @@ pub enum ReadError {
     #[error(transparent)]
     File(#[from] FileError),
     /// Nothing in it.
-    #[error("{path} is empty (0 bytes); copy it again or remove it", path = .0.display())]
+    #[error("{path} is empty (0 bytes)", path = .0.display())]
     Empty(PathBuf),
     /// Not JSON.
-    #[error("{path} is not JSON: {reason}; an interrupted copy ends early, compare its size with the original", path = path.display())]
+    #[error("{path} is not JSON: {reason}", path = path.display())]
     NotJson {
         /// The file.
         path: PathBuf,
@@ -44,7 +44,7 @@ pub enum ReadError {
         reason: String,
     },
     /// JSON, but no document with named fields.
-    #[error("{path} holds {found}, evidence is an object with named fields; choose a file that a run wrote", path = path.display())]
+    #[error("{path} holds {found}; evidence is an object with named fields", path = path.display())]
     NotEvidence {
         /// The file.
         path: PathBuf,

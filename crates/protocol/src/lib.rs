@@ -10,8 +10,8 @@ mod spec;
 
 pub use arm::{Arm, ArmError, Restore};
 pub use message::{
-    BackendInfo, ErrorReport, Event, Hello, Host, LayerCounter, LayerGeometry, LayerKind, LoadedPack, Request,
-    RestorationCounters, Stage, StageTimings, Stop, Trial, TrialMemory, TrialResult, WeightFile,
+    BackendInfo, ErrorReport, Event, Hello, Host, LayerCounter, LayerGeometry, LayerKind, LoadedPack,
+    Request, RestorationCounters, Stage, StageTimings, Stop, Trial, TrialMemory, TrialResult, WeightFile,
 };
 pub use pack::{DrafterEmbeddingScale, Pack, PackError, PackManifest, ValueRule};
 pub use spec::{Backend, Decode, Device, RunSpec, SpecError};

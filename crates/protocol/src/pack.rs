@@ -75,10 +75,10 @@ pub struct Pack {
 #[derive(Debug, thiserror::Error)]
 pub enum PackError {
     /// There is no such folder.
-    #[error("{path} is no folder; give the folder that holds pack.json", path = .0.display())]
+    #[error("{path} is no folder", path = .0.display())]
     NoFolder(PathBuf),
     /// The manifest is absent or unreadable.
-    #[error("{0}; a model pack needs a pack.json that names verifier, drafter and f_theta")]
+    #[error("{0}; a model pack needs a pack.json")]
     Unreadable(#[from] FileError),
     /// The manifest is not what it should be.
     #[error("{path} at {pointer}: {reason}", path = path.display())]
@@ -110,9 +110,11 @@ impl Pack {
         }
         let path = folder.join(MANIFEST);
         let bytes = files::read_capped(&path, MANIFEST_CAP)?;
-        let malformed = |pointer: String, reason: String| PackError::Malformed { path: path.clone(), pointer, reason };
-        let manifest: PackManifest = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_slice(&bytes))
-            .map_err(|e| malformed(e.path().to_string(), e.inner().to_string()))?;
+        let malformed =
+            |pointer: String, reason: String| PackError::Malformed { path: path.clone(), pointer, reason };
+        let manifest: PackManifest =
+            serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_slice(&bytes))
+                .map_err(|e| malformed(e.path().to_string(), e.inner().to_string()))?;
         if manifest.format != 1 {
             let reason = format!("format {} is unknown; this program reads format 1", manifest.format);
             return Err(malformed("format".into(), reason));
@@ -146,7 +148,8 @@ impl Pack {
 
     /// Checks that every folder the manifest names exists.
     pub fn require_parts(&self) -> Result<(), PackError> {
-        let parts = [("verifier", Some(self.verifier())), ("drafter", self.drafter()), ("f_theta", self.f_theta())];
+        let parts =
+            [("verifier", Some(self.verifier())), ("drafter", self.drafter()), ("f_theta", self.f_theta())];
         for (part, path) in parts {
             if let Some(path) = path.filter(|path| !path.is_dir()) {
                 return Err(PackError::MissingPart { manifest: self.folder.join(MANIFEST), part, path });

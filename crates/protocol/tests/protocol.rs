@@ -48,7 +48,10 @@ fn a_message_is_one_tagged_line() {
         max_new_tokens: 24,
     });
     let line = serde_json::to_string(&trial).unwrap();
-    assert!(!line.contains('\n') && line.starts_with(r#"{"type":"trial","id":"70/3/oracle","arm":"oracle""#), "{line}");
+    assert!(
+        !line.contains('\n') && line.starts_with(r#"{"type":"trial","id":"70/3/oracle","arm":"oracle""#),
+        "{line}"
+    );
     assert_eq!(serde_json::from_str::<Request>(&line).unwrap(), trial);
     let failed = Event::Failed(ErrorReport { code: "c".into(), message: "m".into(), hint: "h".into() });
     let line = serde_json::to_string(&failed).unwrap();
@@ -98,7 +101,9 @@ fn a_pack_says_where_it_is_broken() {
         said(r#"{"format": 1, "name": "a", "verifier": 7}"#),
         said(r#"{"format": 1, "name": "a", "verifier": "v", "drafters": "d"}"#),
         said(r#"{"format": 2, "name": "a", "verifier": "v"}"#),
-        said(r#"{"format": 1, "name": "a", "verifier": "v", "drafter": "d", "f_theta": "f", "value_rule": "projected"}"#),
+        said(
+            r#"{"format": 1, "name": "a", "verifier": "v", "drafter": "d", "f_theta": "f", "value_rule": "projected"}"#,
+        ),
         said(r#"{"format": 1, "name": "a", "verifier": "v"}"#),
     ];
     insta::assert_snapshot!(all.join("\n"));
@@ -106,7 +111,7 @@ fn a_pack_says_where_it_is_broken() {
     let error = Pack::open(folder.path()).unwrap_err().to_string();
     assert!(error.contains("pack.json") && error.contains("a model pack needs a pack.json"), "{error}");
     let error = Pack::open(&folder.path().join("none")).unwrap_err().to_string();
-    assert!(error.ends_with("none is no folder; give the folder that holds pack.json"), "{error}");
+    assert!(error.ends_with("none is no folder"), "{error}");
 }
 
 proptest! {

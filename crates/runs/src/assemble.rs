@@ -67,7 +67,8 @@ fn arm_key(spec: &RunSpec, arm: Arm) -> &'static str {
 }
 
 fn per_arm(facts: &RunFacts, results: &RungResults, value: impl Fn(Arm, &[TrialResult]) -> Value) -> Value {
-    let entries = results.arms.iter().map(|(arm, trials)| (arm_key(facts.spec, *arm).to_owned(), value(*arm, trials)));
+    let entries =
+        results.arms.iter().map(|(arm, trials)| (arm_key(facts.spec, *arm).to_owned(), value(*arm, trials)));
     Value::Object(entries.collect())
 }
 
@@ -77,10 +78,12 @@ fn config(facts: &RunFacts, results: &RungResults, mac: bool) -> Value {
         Some(Arm::Restored(restore)) => Some(restore),
         _ => None,
     };
-    let full: Vec<usize> = (0..pack.layers.len()).filter(|i| pack.layers[*i].kind == LayerKind::Full).collect();
-    let prompt_lens: Vec<usize> = results.arms.first().map_or(Vec::new(), |(_, trials)| {
-        trials.iter().map(|trial| trial.prompt_tokens).collect()
-    });
+    let full: Vec<usize> =
+        (0..pack.layers.len()).filter(|i| pack.layers[*i].kind == LayerKind::Full).collect();
+    let prompt_lens: Vec<usize> = results
+        .arms
+        .first()
+        .map_or(Vec::new(), |(_, trials)| trials.iter().map(|trial| trial.prompt_tokens).collect());
     let mut config = json!({
         if mac { "verifier_path" } else { "verifier_id" }: part_id(facts, &pack.verifier),
         "drafter_id": pack.drafter.as_ref().map(|path| part_id(facts, path)),
@@ -132,8 +135,11 @@ fn eval_mode(decode: Decode) -> &'static str {
 }
 
 fn arm_result(facts: &RunFacts, results: &RungResults, arm: Arm, trials: &[TrialResult]) -> Value {
-    let scores: Vec<Score> =
-        trials.iter().zip(&results.samples).map(|(trial, sample)| Score::of(&trial.text, &sample.answer)).collect();
+    let scores: Vec<Score> = trials
+        .iter()
+        .zip(&results.samples)
+        .map(|(trial, sample)| Score::of(&trial.text, &sample.answer))
+        .collect();
     let (hits, n) = (scores.iter().filter(|score| score.strict).count(), trials.len());
     let ignoring_case = scores.iter().filter(|score| score.ignoring_case).count();
     let latency: Vec<f64> = trials.iter().map(|trial| trial.timings.e2e_s).collect();
@@ -228,7 +234,11 @@ fn memory(facts: &RunFacts, trials: &[TrialResult]) -> Value {
     let figures: Vec<Value> = [
         figure("resident K/V at the end of decoding, largest sample", "kv-counted", counted),
         figure("K/V of an unbounded cache at the same length", "formula", formula),
-        figure("engine process, highest resident set since its start (shared by all arms)", "process-footprint", process),
+        figure(
+            "engine process, highest resident set since its start (shared by all arms)",
+            "process-footprint",
+            process,
+        ),
     ]
     .into_iter()
     .flatten()
@@ -284,7 +294,9 @@ fn expected_positions(spec: &RunSpec, trial: &TrialResult) -> usize {
     let at = |len| evicted(len, spec.sink, spec.window).len();
     match spec.decode {
         Decode::Incremental => at(trial.prompt_tokens),
-        Decode::Reforward => (0..trial.tokens.len()).map(|generated| at(trial.prompt_tokens + generated)).sum(),
+        Decode::Reforward => {
+            (0..trial.tokens.len()).map(|generated| at(trial.prompt_tokens + generated)).sum()
+        }
     }
 }
 
@@ -312,7 +324,8 @@ fn stage_rows(spec: &RunSpec, arm: Arm, trials: &[TrialResult]) -> Value {
         });
         if arm.is_restored() {
             row["build_restoration_s"] = json!(timings.build_restoration_s);
-            row["restoration_active"] = json!(is_complete(spec, trial) && expected_positions(spec, trial) > 0);
+            row["restoration_active"] =
+                json!(is_complete(spec, trial) && expected_positions(spec, trial) > 0);
         }
         row
     };
@@ -321,7 +334,8 @@ fn stage_rows(spec: &RunSpec, arm: Arm, trials: &[TrialResult]) -> Value {
 
 fn restoration(facts: &RunFacts, results: &RungResults) -> Value {
     let restored = results.arms.iter().filter(|(arm, _)| arm.is_restored());
-    let entries = restored.map(|(arm, trials)| (arm_key(facts.spec, *arm).to_owned(), counters(facts.spec, *arm, trials)));
+    let entries = restored
+        .map(|(arm, trials)| (arm_key(facts.spec, *arm).to_owned(), counters(facts.spec, *arm, trials)));
     Value::Object(entries.collect())
 }
 
@@ -330,7 +344,9 @@ fn counters(spec: &RunSpec, arm: Arm, trials: &[TrialResult]) -> Value {
     let all: Vec<_> = trials.iter().filter_map(|trial| trial.restoration.as_ref()).collect();
     let layers = all.first().map_or(0, |counters| counters.layers.len());
     let layer_sum = |i: usize| {
-        let at = |pick: fn(&protocol::LayerCounter) -> usize| all.iter().filter_map(|c| c.layers.get(i)).map(pick).sum::<usize>();
+        let at = |pick: fn(&protocol::LayerCounter) -> usize| {
+            all.iter().filter_map(|c| c.layers.get(i)).map(pick).sum::<usize>()
+        };
         json!({
             "layer": all.first().and_then(|c| c.layers.get(i)).map(|layer| layer.layer),
             "from_f_theta": at(|layer| layer.from_f_theta),
@@ -398,14 +414,17 @@ fn throughput(facts: &RunFacts, results: &RungResults) -> Value {
 
 /// SHA-256 over the prompts as they were put (variant applied), each followed by a zero byte.
 fn dataset_digest(variant: PromptVariant, samples: &[Sample]) -> String {
-    let bytes: Vec<u8> =
-        samples.iter().flat_map(|sample| variant.text(&sample.prompt).into_bytes().into_iter().chain([0])).collect();
+    let bytes: Vec<u8> = samples
+        .iter()
+        .flat_map(|sample| variant.text(&sample.prompt).into_bytes().into_iter().chain([0]))
+        .collect();
     files::sha256(&bytes)
 }
 
 fn provenance(facts: &RunFacts, results: &RungResults) -> Value {
     let (spec, hello, pack) = (facts.spec, facts.hello, facts.pack);
-    let backend = hello.backends.iter().find(|info| info.backend == spec.backend && info.device == spec.device);
+    let backend =
+        hello.backends.iter().find(|info| info.backend == spec.backend && info.device == spec.device);
     json!({
         "program": "kakeya-gate",
         "program_version": hello.version,
@@ -435,4 +454,153 @@ fn provenance(facts: &RunFacts, results: &RungResults) -> Value {
         "started": facts.started,
         "ended": facts.ended,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::{
+        Backend, BackendInfo, Host, LayerCounter, LayerGeometry, RestorationCounters, StageTimings, Stop, TrialMemory,
+    };
+
+    const LAYERS: usize = 3;
+
+    fn hello(os: &str) -> Hello {
+        let host = Host { os: os.into(), arch: "aarch64".into(), cpu: "a chip".into(), cores: 8, memory_bytes: 24 << 30 };
+        let device = BackendInfo {
+            backend: Backend::Candle,
+            device: Device::Cpu,
+            version: "1".into(),
+            device_name: "a chip".into(),
+            probe_seconds: 0.001,
+        };
+        Hello { protocol: 1, version: "0".into(), commit: None, dirty: false, backends: vec![device], host }
+    }
+
+    fn spec(decode: Decode, sink: usize, window: usize) -> RunSpec {
+        RunSpec {
+            pack: "pack".into(),
+            backend: Backend::Candle,
+            device: Device::Cpu,
+            arms: vec![Arm::Oracle, Arm::Restored(Restore::S5)],
+            decode,
+            ladder: vec![Rung(20)],
+            n_samples: 2,
+            seed: 42,
+            sink,
+            window,
+            max_new_tokens: 24,
+            prompt: PromptVariant::Legacy,
+        }
+    }
+
+    fn pack() -> LoadedPack {
+        let layer = |kind| LayerGeometry { kind, kv_heads: 1, head_dim: 8 };
+        LoadedPack {
+            name: "a pack".into(),
+            demo: false,
+            verifier: "verifier".into(),
+            drafter: Some("drafter".into()),
+            f_theta: Some("f_theta".into()),
+            f_theta_config: None,
+            weights: Vec::new(),
+            layers: vec![layer(LayerKind::Sliding), layer(LayerKind::Sliding), layer(LayerKind::Full)],
+            compute_dtype: "f32".into(),
+            weights_dtype: "bf16".into(),
+            stop_tokens: vec![1],
+            seconds: 0.1,
+        }
+    }
+
+    /// A trial of 100 prompt tokens and 3 generated ones that injected `injected` positions into every layer.
+    fn trial(arm: Arm, text: &str, injected: usize) -> TrialResult {
+        let layers = (0..LAYERS).map(|layer| LayerCounter { layer, from_f_theta: injected, from_capture: 0 }).collect();
+        let counters = RestorationCounters {
+            passes: 1,
+            evicted_positions: injected,
+            drafter_positions: 100,
+            projected_positions: injected * LAYERS,
+            layers,
+            drafter_s: 0.1,
+            projection_s: 0.1,
+            capture_s: 0.0,
+            injected_bytes: 1,
+        };
+        let restored = arm.is_restored();
+        TrialResult {
+            id: "20/0".into(),
+            arm,
+            text: text.into(),
+            tokens: vec![5, 6, 1],
+            prompt_tokens: 100,
+            stop: Stop::StopToken,
+            timings: StageTimings {
+                build_restoration_s: restored.then_some(0.2),
+                prefill_s: 0.3,
+                decode_s: 0.1,
+                e2e_s: 0.7,
+            },
+            restoration: restored.then_some(counters),
+            memory: TrialMemory {
+                kv_counted_bytes: Some(1000),
+                kv_full_formula_bytes: 2000,
+                process_peak_bytes: Some(1 << 20),
+            },
+        }
+    }
+
+    fn document(os: &str, injected: usize) -> Value {
+        let spec = spec(Decode::Incremental, 4, 64);
+        let dataset = Rung(20).dataset(spec.seed, spec.n_samples);
+        let samples: Vec<Sample> = dataset.samples().unwrap().collect();
+        let arms = spec.arms.iter().map(|arm| {
+            (*arm, samples.iter().map(|sample| trial(*arm, &sample.answer, injected)).collect())
+        });
+        let results = RungResults { rung: Rung(20), dataset, arms: arms.collect(), samples };
+        let now = jiff::Timestamp::from_second(1_781_130_321).unwrap();
+        evidence(&RunFacts { spec: &spec, hello: &hello(os), pack: &pack(), started: now, ended: now }, &results)
+    }
+
+    fn audited(document: &Value) -> evidence::Audit {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        files::write_atomic(&path, document.to_string().as_bytes()).unwrap();
+        evidence::audit(&[evidence::read(&path).unwrap()]).remove(0)
+    }
+
+    #[test]
+    fn the_reference_gate_finds_nothing_in_a_file_from_a_mac() {
+        let document = document("macOS 26.1", 32);
+        assert_eq!(document["kind"], "k3_integrated_niah_acceptance_mac");
+        let audit = audited(&document);
+        assert_eq!(audit.recomputed.as_ref().unwrap().repo_gate_codes, Some(Vec::new()));
+        let errors: Vec<_> = audit.findings.iter().filter(|f| f.severity == evidence::Severity::Error).collect();
+        assert!(errors.is_empty(), "{errors:#?}");
+        assert_eq!(audit.verdict, evidence::Verdict::Pass);
+    }
+
+    #[test]
+    fn architecture_is_true_only_when_every_position_was_injected() {
+        for (injected, correct) in [(32, json!(true)), (31, json!(false)), (33, json!(false))] {
+            assert_eq!(document("Linux", injected)["gate"]["architectural_correctness"], correct, "{injected}");
+        }
+        assert!(audited(&document("Linux", 31)).has("RESTORATION_NOT_EXECUTED"));
+    }
+
+    #[test]
+    fn nothing_evicted_proves_nothing() {
+        let spec = spec(Decode::Incremental, 4, 1000);
+        let result = trial(Arm::Restored(Restore::S5), "", 0);
+        assert_eq!(expected_positions(&spec, &result), 0);
+        let arms = vec![(Arm::Restored(Restore::S5), vec![result])];
+        let dataset = Rung(20).dataset(42, 1);
+        let results = RungResults { rung: Rung(20), dataset, samples: Vec::new(), arms };
+        assert_eq!(architecture(&spec, &results, Arm::Restored(Restore::S5)), None);
+    }
+
+    #[test]
+    fn reforward_restores_anew_for_every_token() {
+        let result = trial(Arm::Restored(Restore::S5), "", 0);
+        assert_eq!(expected_positions(&spec(Decode::Reforward, 4, 64), &result), 32 + 33 + 34);
+    }
 }

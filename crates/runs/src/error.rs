@@ -51,10 +51,13 @@ impl From<RunError> for ErrorReport {
         let (code, hint) = match &error {
             RunError::Engine(report) => return report.clone(),
             RunError::Spec(_) | RunError::Dataset(_) => ("bad-spec", "correct the setting and start again"),
-            RunError::NotStarted { .. } => {
-                ("engine-not-started", "build or install the program kakeya-gate, or name it in KAKEYA_GATE_PROGRAM")
+            RunError::NotStarted { .. } => (
+                "engine-not-started",
+                "build or install the program kakeya-gate, or name it in KAKEYA_GATE_PROGRAM",
+            ),
+            RunError::Lost { .. } => {
+                ("engine-lost", "start the run again; a crash in the same place is worth a report")
             }
-            RunError::Lost { .. } => ("engine-lost", "start the run again; a crash in the same place is worth a report"),
             RunError::Garbled(_) => ("engine-garbled", "use an engine of the same version as this program"),
             RunError::File(_) => ("file", "check the folder's permissions and free space"),
             RunError::Cancelled => ("cancelled", "start the run again when it suits you"),

@@ -1,6 +1,6 @@
 //! The run itself: rung by rung, sample by sample, arm by arm.
 
-use crate::assemble::{self, RungResults, RunFacts};
+use crate::assemble::{self, RunFacts, RungResults};
 use crate::event::{ArmRecall, RestoredBrief, RunEvent, TrialOutcome};
 use crate::{Engine, EngineProgram, RunError};
 use evidence::stats;
@@ -110,7 +110,8 @@ impl<W: FnMut(RunEvent)> Desk<'_, W> {
             }
         }
         let ended = jiff::Timestamp::now();
-        let rung_results = RungResults { rung, dataset, samples, arms: spec.arms.iter().copied().zip(results).collect() };
+        let rung_results =
+            RungResults { rung, dataset, samples, arms: spec.arms.iter().copied().zip(results).collect() };
         let facts = RunFacts { spec, hello, pack, started, ended };
         let path = self.run.out.join(assemble::file_name(rung, ended));
         let mut text = serde_json::to_string_pretty(&assemble::evidence(&facts, &rung_results))
@@ -149,9 +150,14 @@ impl<W: FnMut(RunEvent)> Desk<'_, W> {
             match self.engine.next(GLANCE, doing)? {
                 None => {}
                 Some(Event::Failed(report)) => return Err(report.into()),
-                Some(Event::Progress { stage, tokens, .. }) => (self.watch)(RunEvent::TrialProgress { stage, tokens }),
+                Some(Event::Progress { stage, tokens, .. }) => {
+                    (self.watch)(RunEvent::TrialProgress { stage, tokens })
+                }
                 Some(Event::Heartbeat { resident_bytes }) => {
-                    (self.watch)(RunEvent::Memory { at_s: self.began.elapsed().as_secs_f64(), resident_bytes });
+                    (self.watch)(RunEvent::Memory {
+                        at_s: self.began.elapsed().as_secs_f64(),
+                        resident_bytes,
+                    });
                 }
                 Some(event) => {
                     if let Some(found) = wanted(event) {
@@ -215,7 +221,11 @@ impl<W: FnMut(RunEvent)> Desk<'_, W> {
 }
 
 fn recall(samples: &[Sample], results: &[TrialResult]) -> ArmRecall {
-    let hits = samples.iter().zip(results).filter(|(sample, result)| Score::of(&result.text, &sample.answer).strict).count();
+    let hits = samples
+        .iter()
+        .zip(results)
+        .filter(|(sample, result)| Score::of(&result.text, &sample.answer).strict)
+        .count();
     let interval = stats::clopper_pearson(hits as u64, results.len() as u64, 0.05);
     ArmRecall { hits, n: results.len(), low: interval.low, high: interval.high }
 }

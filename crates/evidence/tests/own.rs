@@ -1,0 +1,125 @@
+//! Our own evidence: proved by counters and digests, and every deliberate edit is found. Fixtures: `tests/fixtures`.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use evidence::{Audit, AxisName, File, GateKind, GateVerdict, PairClass, Platform, Scope, Severity, Verdict};
+use serde_json::{Value, json};
+use std::path::Path;
+
+fn fixture(name: &str) -> File {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/evidence");
+    evidence::read(&folder.join(name)).unwrap()
+}
+
+fn audited(file: &File) -> Audit {
+    evidence::audit(std::slice::from_ref(file)).remove(0)
+}
+
+fn edited(pointer: &str, value: Value) -> Audit {
+    let mut file = fixture("demo_ctx20_s5.json");
+    *file.value.pointer_mut(pointer).unwrap_or_else(|| panic!("no {pointer}")) = value;
+    audited(&file)
+}
+
+fn errors(audit: &Audit) -> Vec<&str> {
+    audit.findings.iter().filter(|f| f.severity == Severity::Error).map(|f| f.code).collect()
+}
+
+#[test]
+fn an_unedited_file_has_no_error_and_knows_its_machine() {
+    for name in ["demo_ctx20_s5.json", "demo_ctx20_s5_again.json", "demo_ctx20_f_theta_reforward.json"] {
+        let audit = audited(&fixture(name));
+        assert!(errors(&audit).is_empty(), "{name}: {:#?}", audit.findings);
+        assert_eq!(audit.identity.platform, Platform::Cpu);
+        assert_eq!(audit.verdict, Verdict::Pass);
+        assert_eq!(audit.verdict_strict_statistics, Verdict::Inconclusive, "two samples prove nothing");
+        assert!(audit.is_demo());
+        assert_eq!(audit.rung_label(), "20");
+    }
+}
+
+#[test]
+fn each_edit_is_found() {
+    let edits = [
+        ("/results/k3_cross_model/per_sample_decoded/0", json!("nothing"), "RECALL_FLAG_MISMATCH"),
+        ("/results/k3_cross_model/per_sample_correct/1", json!(false), "RECALL_FLAG_MISMATCH"),
+        ("/results/oracle/samples_correct", json!(1), "RECALL_VALUE_MISMATCH"),
+        ("/results/oracle/per_sample_decoded", json!(["BETA-1409"]), "ARRAY_LEN_MISMATCH"),
+        ("/results/oracle/mean_throughput_tokens_per_sec", json!(9.5), "THROUGHPUT_STAT_MISMATCH"),
+        ("/results/oracle/mean_latency_s", json!(9.5), "LATENCY_STAT_MISMATCH"),
+        ("/gate/recall_delta_vs_oracle_pp", json!(1.0), "GATE_VALUE_MISMATCH"),
+        ("/gate/recall_delta_within_5pp", json!(false), "WITHIN_5PP_MISMATCH"),
+        ("/config/seed", json!(7), "DATASET_LENGTH_MISMATCH"),
+        ("/provenance/dataset/sha256", json!("0".repeat(64)), "DATASET_LENGTH_MISMATCH"),
+        (
+            "/attention_window/per_config/k3_cross_model/effective_keys_at_last_query_mean",
+            json!(1),
+            "ATTN_WINDOW_MISMATCH",
+        ),
+    ];
+    for (pointer, value, code) in edits {
+        let audit = edited(pointer, value);
+        assert!(audit.has(code), "{pointer}: {:?}", errors(&audit));
+        assert_eq!(audit.verdict, Verdict::Fail, "{pointer}");
+    }
+}
+
+#[test]
+fn counters_decide_whether_restoration_ran() {
+    let gate_of = |audit: &Audit| {
+        let report = evidence::gate(std::slice::from_ref(audit));
+        report.cells.into_iter().find(|cell| cell.gate == GateKind::Restoration).unwrap()
+    };
+    let whole = audited(&fixture("demo_ctx20_s5.json"));
+    assert_eq!(gate_of(&whole).verdict, GateVerdict::Pass);
+    let short = edited("/restoration/k3_cross_model/layers/3/from_f_theta", json!(1));
+    assert!(short.has("RESTORATION_NOT_EXECUTED"));
+    assert_eq!(short.verdict, Verdict::Vacuous);
+    assert_eq!(gate_of(&short).verdict, GateVerdict::Fail);
+    assert!(gate_of(&short).why.contains("layer 3 got 1 of"), "{}", gate_of(&short).why);
+    let none = edited("/restoration", json!({}));
+    assert!(none.has("RESTORATION_NOT_EXECUTED"));
+    assert_ne!(gate_of(&none).verdict, GateVerdict::Pass, "a flag is no proof");
+}
+
+#[test]
+fn a_control_that_recalls_as_much_is_named() {
+    let mut file = fixture("demo_ctx20_s5.json");
+    let oracle = file.value.pointer("/results/oracle").unwrap().clone();
+    *file.value.pointer_mut("/results/sink_window").unwrap() = oracle;
+    assert!(audited(&file).has("RESTORATION_NOT_LOAD_BEARING"));
+    assert!(!audited(&fixture("demo_ctx20_s5.json")).has("RESTORATION_NOT_LOAD_BEARING"));
+}
+
+#[test]
+fn two_samples_are_undecided_and_say_how_many_more() {
+    let report = evidence::gate(&[audited(&fixture("demo_ctx20_s5.json"))]);
+    let recall = report.cells.iter().find(|cell| cell.gate == GateKind::Recall).unwrap();
+    assert_eq!((recall.verdict, recall.samples_needed), (GateVerdict::Undecided, Some(57)));
+    assert_eq!(report.verdict, GateVerdict::Undecided);
+    let memory = report.cells.iter().find(|cell| cell.gate == GateKind::Memory).unwrap();
+    assert_eq!(memory.verdict, GateVerdict::Pass, "{memory:?}");
+}
+
+#[test]
+fn comparing_names_the_first_difference() {
+    let files =
+        ["demo_ctx20_s5.json", "demo_ctx20_s5_again.json", "demo_ctx20_f_theta_reforward.json"].map(fixture);
+    let audits = evidence::audit(&files);
+    let repeat = evidence::compare(&audits[0], &audits[1]);
+    assert_eq!(repeat.class, PairClass::Repeat);
+    assert_eq!((repeat.agreement.n, repeat.agreement.same_sut_texts), (2, 2));
+    assert_eq!(repeat.delta_pp, Some(0.0));
+    let changed = evidence::compare(&audits[0], &audits[2]);
+    assert_eq!(changed.class, PairClass::Ab);
+    let recall = changed.axes.iter().find(|axis| axis.name == AxisName::Recall).unwrap();
+    assert_eq!(recall.scope, Scope::Whole);
+    assert_eq!(recall.reason, "S5 differs: on against off");
+}
+
+#[test]
+fn the_same_bytes_twice_are_named() {
+    let (first, mut second) = (fixture("demo_ctx20_s5.json"), fixture("demo_ctx20_s5.json"));
+    second.path = "elsewhere/copy.json".into();
+    let audits = evidence::audit(&[first, second]);
+    assert!(audits.iter().all(|audit| audit.has("DUPLICATE_EVIDENCE")));
+}
