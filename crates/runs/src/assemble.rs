@@ -460,13 +460,20 @@ fn provenance(facts: &RunFacts, results: &RungResults) -> Value {
 mod tests {
     use super::*;
     use protocol::{
-        Backend, BackendInfo, Host, LayerCounter, LayerGeometry, RestorationCounters, StageTimings, Stop, TrialMemory,
+        Backend, BackendInfo, Host, LayerCounter, LayerGeometry, RestorationCounters, StageTimings, Stop,
+        TrialMemory,
     };
 
     const LAYERS: usize = 3;
 
     fn hello(os: &str) -> Hello {
-        let host = Host { os: os.into(), arch: "aarch64".into(), cpu: "a chip".into(), cores: 8, memory_bytes: 24 << 30 };
+        let host = Host {
+            os: os.into(),
+            arch: "aarch64".into(),
+            cpu: "a chip".into(),
+            cores: 8,
+            memory_bytes: 24 << 30,
+        };
         let device = BackendInfo {
             backend: Backend::Candle,
             device: Device::Cpu,
@@ -514,7 +521,9 @@ mod tests {
 
     /// A trial of 100 prompt tokens and 3 generated ones that injected `injected` positions into every layer.
     fn trial(arm: Arm, text: &str, injected: usize) -> TrialResult {
-        let layers = (0..LAYERS).map(|layer| LayerCounter { layer, from_f_theta: injected, from_capture: 0 }).collect();
+        let layers = (0..LAYERS)
+            .map(|layer| LayerCounter { layer, from_f_theta: injected, from_capture: 0 })
+            .collect();
         let counters = RestorationCounters {
             passes: 1,
             evicted_positions: injected,
@@ -553,12 +562,16 @@ mod tests {
         let spec = spec(Decode::Incremental, 4, 64);
         let dataset = Rung(20).dataset(spec.seed, spec.n_samples);
         let samples: Vec<Sample> = dataset.samples().unwrap().collect();
-        let arms = spec.arms.iter().map(|arm| {
-            (*arm, samples.iter().map(|sample| trial(*arm, &sample.answer, injected)).collect())
-        });
+        let arms = spec
+            .arms
+            .iter()
+            .map(|arm| (*arm, samples.iter().map(|sample| trial(*arm, &sample.answer, injected)).collect()));
         let results = RungResults { rung: Rung(20), dataset, arms: arms.collect(), samples };
         let now = jiff::Timestamp::from_second(1_781_130_321).unwrap();
-        evidence(&RunFacts { spec: &spec, hello: &hello(os), pack: &pack(), started: now, ended: now }, &results)
+        evidence(
+            &RunFacts { spec: &spec, hello: &hello(os), pack: &pack(), started: now, ended: now },
+            &results,
+        )
     }
 
     fn audited(document: &Value) -> evidence::Audit {
@@ -574,7 +587,8 @@ mod tests {
         assert_eq!(document["kind"], "k3_integrated_niah_acceptance_mac");
         let audit = audited(&document);
         assert_eq!(audit.recomputed.as_ref().unwrap().repo_gate_codes, Some(Vec::new()));
-        let errors: Vec<_> = audit.findings.iter().filter(|f| f.severity == evidence::Severity::Error).collect();
+        let errors: Vec<_> =
+            audit.findings.iter().filter(|f| f.severity == evidence::Severity::Error).collect();
         assert!(errors.is_empty(), "{errors:#?}");
         assert_eq!(audit.verdict, evidence::Verdict::Pass);
     }
@@ -582,7 +596,11 @@ mod tests {
     #[test]
     fn architecture_is_true_only_when_every_position_was_injected() {
         for (injected, correct) in [(32, json!(true)), (31, json!(false)), (33, json!(false))] {
-            assert_eq!(document("Linux", injected)["gate"]["architectural_correctness"], correct, "{injected}");
+            assert_eq!(
+                document("Linux", injected)["gate"]["architectural_correctness"],
+                correct,
+                "{injected}"
+            );
         }
         assert!(audited(&document("Linux", 31)).has("RESTORATION_NOT_EXECUTED"));
     }
