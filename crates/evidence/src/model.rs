@@ -305,15 +305,19 @@ pub struct RestoredLayer {
     pub from_capture: u64,
 }
 
+impl RestoredLayer {
+    /// Positions injected from either source.
+    pub fn injected(&self) -> u64 {
+        self.from_f_theta.saturating_add(self.from_capture)
+    }
+}
+
 impl Restoration {
     /// Whether every evicted position of every layer was injected, and there was one.
     pub fn is_complete(&self) -> bool {
         self.evicted_positions > 0
             && !self.layers.is_empty()
-            && self
-                .layers
-                .iter()
-                .all(|layer| layer.from_f_theta + layer.from_capture == self.evicted_positions)
+            && self.layers.iter().all(|layer| layer.injected() == self.evicted_positions)
     }
 
     /// Layers into which f_θ's K/V went.
@@ -524,8 +528,13 @@ fn prompt_lens(value: &Value, kind: NiahKind) -> Option<Vec<u64>> {
     rows.iter().map(|row| row.whole("/seq_len")).collect()
 }
 
+/// Longer prompts than this exist in no evidence; hostile lengths must not overflow the fit.
+const LONGEST_PROMPT: u64 = 1 << 40;
+
 /// RULES §5, `prompt_fingerprint`: the slope of prompt length over line count, and what is left.
 fn prompt_fit(value: &Value, lens: Option<&[u64]>, samples: &[Sample]) -> Option<PromptFit> {
+    let bound = |key: &str| value.whole(key).filter(|len| *len < LONGEST_PROMPT).map(|len| len as i64);
+    let lens = lens.filter(|lens| lens.iter().all(|len| *len < LONGEST_PROMPT));
     let lines: Vec<i64> = samples.iter().map(|sample| i64::from(sample.padding_lines)).collect();
     let (shortest, longest) = (lines.iter().min().copied()?, lines.iter().max().copied()?);
     let slope = |tokens: i64, lines: i64| round(tokens as f64 / lines as f64, 0) as i64;
@@ -551,8 +560,8 @@ fn prompt_fit(value: &Value, lens: Option<&[u64]>, samples: &[Sample]) -> Option
             }
         }
         None => {
-            let low = value.whole("/config/prompt_token_len_min")? as i64;
-            let high = value.whole("/config/prompt_token_len_max")? as i64;
+            let low = bound("/config/prompt_token_len_min")?;
+            let high = bound("/config/prompt_token_len_max")?;
             if longest == shortest {
                 return None;
             }

@@ -54,7 +54,7 @@ pub fn wilson(hits: u64, n: u64) -> Interval {
 
 /// Exact two-sided McNemar test of `gained` against `lost` discordant pairs: the p-value.
 pub fn mcnemar(gained: u64, lost: u64) -> f64 {
-    let discordant = gained + lost;
+    let discordant = gained.saturating_add(lost);
     match Binomial::new(0.5, discordant) {
         Ok(binomial) if discordant > 0 => (2.0 * binomial.cdf(gained.min(lost))).min(1.0),
         _ => 1.0,
@@ -65,7 +65,7 @@ pub fn mcnemar(gained: u64, lost: u64) -> f64 {
 /// `losses` in `n` pairs so far. None when not even a hundred thousand would.
 pub fn pairs_needed(losses: u64, n: u64, margin: f64) -> Option<u64> {
     const LIMIT: u64 = 100_000;
-    let decided = |more: u64| upper95(losses, n + more) <= margin;
+    let decided = |more: u64| upper95(losses, n.saturating_add(more)) <= margin;
     if decided(0) {
         return Some(0);
     }

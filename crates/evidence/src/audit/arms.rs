@@ -217,7 +217,7 @@ fn attention_rows(case: &Case, arm: &str, out: &mut Vec<Finding>) {
     let keys: Option<Vec<f64>> = rows.iter().map(|row| row.number("/effective_keys_at_last_query")).collect();
     let Some(keys) = keys else { return };
     let mean = keys.iter().sum::<f64>() / keys.len() as f64;
-    let reach = case.niah.sink.zip(case.niah.window).map(|(sink, window)| (sink + window) as f64);
+    let reach = case.niah.sink.zip(case.niah.window).map(|(sink, window)| sink.saturating_add(window) as f64);
     let expected =
         |len: f64| if arm == "v03_sink_window" { reach.map_or(len, |reach| len.min(reach)) } else { len };
     let wrong_mean =

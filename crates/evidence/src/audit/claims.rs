@@ -80,7 +80,7 @@ fn oracle_floor(case: &Case, out: &mut Vec<Finding>) {
         let message = format!("the oracle recalls 0 of {n}, the arm under test {}", sut.hits);
         let data = json!({ "oracle": 0, "cross": sut.hits, "n": n });
         out.push(Finding::new("DELTA_ON_ZERO_RECALL", pointer, message, data));
-    } else if 20 * oracle.hits < 19 * n {
+    } else if 20 * u128::from(oracle.hits) < 19 * u128::from(n) {
         let retained = case.recomputed.paired.as_ref().map_or(0, |paired| paired.retained);
         let interval = rounded(clopper_pearson(retained, oracle.hits, 0.05), 4);
         let message = format!("the oracle recalls only {} of {n}: just those can show a loss", oracle.hits);
@@ -160,7 +160,11 @@ fn same_checkpoint_gate(case: &Case, hits: u64, out: &mut Vec<Finding>) {
             json!({ "field": field }),
         ));
     };
-    if case.value.flag("/gate/v04_recall_ge_0_95").is_some_and(|claimed| claimed != (20 * hits >= 19 * n)) {
+    if case
+        .value
+        .flag("/gate/v04_recall_ge_0_95")
+        .is_some_and(|claimed| claimed != (20 * u128::from(hits) >= 19 * u128::from(n)))
+    {
         mismatch("v04_recall_ge_0_95");
     }
     let Some(baseline) = case.niah.arm("v03_sink_window") else { return };

@@ -21,12 +21,8 @@ fn counters(case: &Case, out: &mut Vec<Finding>) {
             format!("{}: the prompts fit into sink and window; nothing was evicted", sut.key)
         }
         Some(counters) if !counters.is_complete() => {
-            let short = counters
-                .layers
-                .iter()
-                .find(|layer| layer.from_f_theta + layer.from_capture != counters.evicted_positions);
-            let (layer, got) =
-                short.map_or((0, 0), |layer| (layer.layer, layer.from_f_theta + layer.from_capture));
+            let short = counters.layers.iter().find(|layer| layer.injected() != counters.evicted_positions);
+            let (layer, got) = short.map_or((0, 0), |layer| (layer.layer, layer.injected()));
             format!(
                 "{}: layer {layer} got {got} of {} evicted positions",
                 sut.key, counters.evicted_positions
