@@ -1,5 +1,7 @@
 //! The program from outside: real processes, the real demo pack, exit codes and whole outputs.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod bad_input;
 mod main_job;
 mod program;

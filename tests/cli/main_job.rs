@@ -219,6 +219,27 @@ fn ctrl_c_leaves_nothing_half_written() {
     assert!(!out.exists());
 }
 
+/// An engine that is killed in mid-run: exit code 2 that says so, no file.
+#[cfg(unix)]
+#[test]
+fn a_killed_engine_ends_the_run_with_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pack, out) = (demo_pack(), folder.path().join("out"));
+    let arguments =
+        ["run", "--pack", pack.to_str().unwrap(), "--ladder", "70", "-n", "50", "--out", out.to_str().unwrap()];
+    let mut child = command(&arguments).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    errors.read_line(&mut String::new()).unwrap();
+    let engine = std::process::Command::new("pgrep").args(["-P", &child.id().to_string()]).output().unwrap();
+    let engine = text(&engine.stdout);
+    let killed = std::process::Command::new("kill").args(["-KILL", engine.trim()]).status().unwrap();
+    assert!(killed.success(), "engine {engine:?}");
+    assert_eq!(child.wait().unwrap().code(), Some(2));
+    let said: Vec<String> = errors.lines().map(Result::unwrap).collect();
+    assert!(said.join("\n").contains("the engine process ended (signal: 9 (SIGKILL))"), "{said:?}");
+    assert!(!out.exists());
+}
+
 #[test]
 fn gate_says_what_is_undecided() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,8 @@
 //! The window's TypeScript types are generated from the Rust ones; this fails when the committed ones are stale.
 //! To bring them up to date: `UPDATE_BINDINGS=1 cargo test -p api --test bindings`.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use ts_rs::{Config, TS};

@@ -98,6 +98,16 @@ pub(crate) enum RestoreName {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum BackendName {
+    Candle,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum DeviceName {
+    Cpu,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum DecodeName {
     Incremental,
     Reforward,
@@ -116,6 +126,12 @@ pub(crate) struct RunArgs {
     /// Folder of the model pack (holds pack.json).
     #[arg(long)]
     pub pack: PathBuf,
+    /// Tensor library that runs the model.
+    #[arg(long, value_enum, default_value_t = BackendName::Candle)]
+    pub backend: BackendName,
+    /// Device that holds the tensors.
+    #[arg(long, value_enum, default_value_t = DeviceName::Cpu)]
+    pub device: DeviceName,
     /// Arms, comma-separated.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "oracle,sink-window,restored")]
     pub arms: Vec<ArmName>,
@@ -167,8 +183,12 @@ impl RunArgs {
     pub(crate) fn spec(&self) -> RunSpec {
         RunSpec {
             pack: self.pack.clone(),
-            backend: protocol::Backend::Candle,
-            device: protocol::Device::Cpu,
+            backend: match self.backend {
+                BackendName::Candle => protocol::Backend::Candle,
+            },
+            device: match self.device {
+                DeviceName::Cpu => protocol::Device::Cpu,
+            },
             arms: self.arms.iter().flat_map(|arm| self.expand(*arm)).collect(),
             decode: match self.decode {
                 DecodeName::Incremental => Decode::Incremental,

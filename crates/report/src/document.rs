@@ -282,6 +282,7 @@ fn arm_in_words(niah: &Niah, key: &str) -> String {
         "k3_cross_model" if niah.s5 => "restored, S5 + f_θ (under test)",
         "k3_cross_model" => "restored, f_θ only (under test)",
         "v04_dlm_restored" => "restored, same checkpoint (under test)",
+        "engine_process" => "engine process (all arms)",
         other => other,
     }
     .to_owned()

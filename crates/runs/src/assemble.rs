@@ -2,6 +2,7 @@
 //!
 //! Our blocks are `provenance`, `stage_timings`, `restoration` and, in `memory`, `figures` with the kind of every figure.
 
+use evidence::MemoryKind;
 use niah::{Dataset, PromptVariant, Rung, Sample, Score, evicted};
 use protocol::{Arm, Decode, Device, Hello, LayerKind, LoadedPack, Restore, RunSpec, TrialResult};
 use serde_json::{Map, Value, json};
@@ -32,7 +33,7 @@ pub(crate) fn file_name(rung: Rung, ended: jiff::Timestamp) -> String {
 }
 
 /// The whole document.
-pub(crate) fn evidence(facts: &RunFacts, results: &RungResults) -> Value {
+pub(crate) fn document(facts: &RunFacts, results: &RungResults) -> Value {
     let mac = facts.hello.host.os.starts_with("macOS");
     let mut document = json!({
         "schema_version": 2,
@@ -40,7 +41,7 @@ pub(crate) fn evidence(facts: &RunFacts, results: &RungResults) -> Value {
         "config": config(facts, results, mac),
         "results": per_arm(facts, results, |arm, trials| arm_result(facts, results, arm, trials)),
         "attention_window": attention_window(facts, results),
-        "memory": per_arm(facts, results, |_, trials| memory(facts, trials)),
+        "memory": memory(facts, results),
         "gate": gate(facts, results),
         "stage_timings": per_arm(facts, results, |arm, trials| stage_rows(facts.spec, arm, trials)),
         "restoration": restoration(facts, results),
@@ -222,23 +223,29 @@ fn attention_window(facts: &RunFacts, results: &RungResults) -> Value {
     } } })
 }
 
+/// One block an arm, and one for the process that all arms share.
+fn memory(facts: &RunFacts, results: &RungResults) -> Value {
+    let mut blocks = per_arm(facts, results, |_, trials| arm_memory(facts, trials));
+    let peak = results.arms.iter().filter_map(|(_, trials)| process_peak(trials)).max();
+    if let Some(bytes) = peak {
+        let label = "highest resident set since its start";
+        blocks["engine_process"] =
+            json!({ "figures": [{ "label": label, "kind": MemoryKind::ProcessFootprint, "bytes": bytes }] });
+    }
+    blocks
+}
+
 /// The reference's counters (null where this device has none), and our figures with their kinds.
-fn memory(facts: &RunFacts, trials: &[TrialResult]) -> Value {
+fn arm_memory(facts: &RunFacts, trials: &[TrialResult]) -> Value {
     let host = &facts.hello.host;
     let counted = trials.iter().filter_map(|trial| trial.memory.kv_counted_bytes).max();
     let formula = trials.iter().map(|trial| trial.memory.kv_full_formula_bytes).max();
-    let process = process_peak(trials);
-    let figure = |label: &str, kind: &str, bytes: Option<u64>| {
+    let figure = |label: &str, kind: MemoryKind, bytes: Option<u64>| {
         bytes.map(|bytes| json!({ "label": label, "kind": kind, "bytes": bytes }))
     };
     let figures: Vec<Value> = [
-        figure("resident K/V at the end of decoding, largest sample", "kv-counted", counted),
-        figure("K/V of an unbounded cache at the same length", "formula", formula),
-        figure(
-            "engine process, highest resident set since its start (shared by all arms)",
-            "process-footprint",
-            process,
-        ),
+        figure("resident K/V at the end of decoding, largest sample", MemoryKind::KvCounted, counted),
+        figure("K/V of an unbounded cache at the same length", MemoryKind::Formula, formula),
     ]
     .into_iter()
     .flatten()
@@ -558,7 +565,7 @@ mod tests {
         }
     }
 
-    fn document(os: &str, injected: usize) -> Value {
+    fn written(os: &str, injected: usize) -> Value {
         let spec = spec(Decode::Incremental, 4, 64);
         let dataset = Rung(20).dataset(spec.seed, spec.n_samples);
         let samples: Vec<Sample> = dataset.samples().unwrap().collect();
@@ -568,7 +575,7 @@ mod tests {
             .map(|arm| (*arm, samples.iter().map(|sample| trial(*arm, &sample.answer, injected)).collect()));
         let results = RungResults { rung: Rung(20), dataset, arms: arms.collect(), samples };
         let now = jiff::Timestamp::from_second(1_781_130_321).unwrap();
-        evidence(
+        document(
             &RunFacts { spec: &spec, hello: &hello(os), pack: &pack(), started: now, ended: now },
             &results,
         )
@@ -583,7 +590,7 @@ mod tests {
 
     #[test]
     fn the_reference_gate_finds_nothing_in_a_file_from_a_mac() {
-        let document = document("macOS 26.1", 32);
+        let document = written("macOS 26.1", 32);
         assert_eq!(document["kind"], "k3_integrated_niah_acceptance_mac");
         let audit = audited(&document);
         assert_eq!(audit.recomputed.as_ref().unwrap().repo_gate_codes, Some(Vec::new()));
@@ -597,12 +604,12 @@ mod tests {
     fn architecture_is_true_only_when_every_position_was_injected() {
         for (injected, correct) in [(32, json!(true)), (31, json!(false)), (33, json!(false))] {
             assert_eq!(
-                document("Linux", injected)["gate"]["architectural_correctness"],
+                written("Linux", injected)["gate"]["architectural_correctness"],
                 correct,
                 "{injected}"
             );
         }
-        assert!(audited(&document("Linux", 31)).has("RESTORATION_NOT_EXECUTED"));
+        assert!(audited(&written("Linux", 31)).has("RESTORATION_NOT_EXECUTED"));
     }
 
     #[test]

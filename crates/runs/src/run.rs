@@ -114,7 +114,7 @@ impl<W: FnMut(RunEvent)> Desk<'_, W> {
             RungResults { rung, dataset, samples, arms: spec.arms.iter().copied().zip(results).collect() };
         let facts = RunFacts { spec, hello, pack, started, ended };
         let path = self.run.out.join(assemble::file_name(rung, ended));
-        let mut text = serde_json::to_string_pretty(&assemble::evidence(&facts, &rung_results))
+        let mut text = serde_json::to_string_pretty(&assemble::document(&facts, &rung_results))
             .map_err(|e| RunError::Garbled(e.to_string()))?;
         text.push('\n');
         files::write_atomic(&path, text.as_bytes())?;
