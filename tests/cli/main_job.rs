@@ -225,8 +225,17 @@ fn ctrl_c_leaves_nothing_half_written() {
 fn a_killed_engine_ends_the_run_with_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let (pack, out) = (demo_pack(), folder.path().join("out"));
-    let arguments =
-        ["run", "--pack", pack.to_str().unwrap(), "--ladder", "70", "-n", "50", "--out", out.to_str().unwrap()];
+    let arguments = [
+        "run",
+        "--pack",
+        pack.to_str().unwrap(),
+        "--ladder",
+        "70",
+        "-n",
+        "50",
+        "--out",
+        out.to_str().unwrap(),
+    ];
     let mut child = command(&arguments).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut errors = BufReader::new(child.stderr.take().unwrap());
     errors.read_line(&mut String::new()).unwrap();

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
 const PREFIXES: [&str; 15] = [
-    "ALPHA", "BETA", "GAMMA", "DELTA", "EPSILON", "ZETA", "ETA", "THETA", "IOTA", "KAPPA", "ORCHID", "PINE", "MAPLE",
-    "OAK", "BIRCH",
+    "ALPHA", "BETA", "GAMMA", "DELTA", "EPSILON", "ZETA", "ETA", "THETA", "IOTA", "KAPPA", "ORCHID", "PINE",
+    "MAPLE", "OAK", "BIRCH",
 ];
 const FILLER_TAIL: &str = "and does not contain the answer.";
 const QUESTION: &str = "Question: what is the secret code? Answer:";
@@ -58,7 +58,9 @@ impl Sample {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DatasetError {
     /// A haystack too short to hide the needle in.
-    #[error("min_lines = {0}: a haystack needs at least 8 lines, because the needle keeps 4 lines off both ends")]
+    #[error(
+        "min_lines = {0}: a haystack needs at least 8 lines, because the needle keeps 4 lines off both ends"
+    )]
     TooShort(u32),
     /// The bounds are the wrong way round.
     #[error("min_lines = {min} is above max_lines = {max}")]
@@ -99,7 +101,11 @@ impl Dataset {
             return Err(DatasetError::Reversed { min: self.min_lines, max: self.max_lines });
         }
         if self.max_lines > MAX_LINES {
-            return Err(DatasetError::TooLarge { what: "max_lines", value: self.max_lines.into(), limit: MAX_LINES.into() });
+            return Err(DatasetError::TooLarge {
+                what: "max_lines",
+                value: self.max_lines.into(),
+                limit: MAX_LINES.into(),
+            });
         }
         if self.n_samples > MAX_SAMPLES {
             return Err(DatasetError::TooLarge {
@@ -126,8 +132,9 @@ fn sample(random: &mut PythonRandom, index: usize, low: u32, high: u32) -> Sampl
     let prefix = random.choice(&PREFIXES);
     let answer = format!("{prefix}-{}", random.randint(1000, 9999));
     let needle_line = random.randint(MARGIN, padding_lines - MARGIN);
-    let mut lines: Vec<String> =
-        (0..padding_lines).map(|i| format!("Note {i:04}: this paragraph is unrelated padding {FILLER_TAIL}")).collect();
+    let mut lines: Vec<String> = (0..padding_lines)
+        .map(|i| format!("Note {i:04}: this paragraph is unrelated padding {FILLER_TAIL}"))
+        .collect();
     lines.insert(needle_line as usize, format!("\nIMPORTANT: the secret code is {answer}.\n"));
     lines.push(QUESTION.to_owned());
     Sample { index, prompt: lines.join("\n"), answer, needle_line, padding_lines }

@@ -19,7 +19,8 @@ impl Rung {
     /// Fewest and most padding lines: `[(85·L+50)/100, (115·L+50)/100]` in integer division, the low end at least 10,
     /// the high end at least low + 1.
     pub fn line_bounds(self) -> (u32, u32) {
-        let share = |percent: u64| u32::try_from((percent * u64::from(self.0) + 50) / 100).unwrap_or(u32::MAX);
+        let share =
+            |percent: u64| u32::try_from((percent * u64::from(self.0) + 50) / 100).unwrap_or(u32::MAX);
         let low = share(85).max(10);
         (low, share(115).max(low.saturating_add(1)))
     }

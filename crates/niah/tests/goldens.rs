@@ -14,7 +14,10 @@ fn reference(file: &str) -> Option<Value> {
         return None;
     };
     let path = PathBuf::from(root).join("golden/dataset").join(file);
-    Some(serde_json::from_slice(&std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))).unwrap())
+    Some(
+        serde_json::from_slice(&std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display())))
+            .unwrap(),
+    )
 }
 
 #[test]
@@ -31,7 +34,12 @@ fn every_golden_set_is_reproduced() {
         let wanted = set["samples"].as_array().unwrap();
         assert_eq!(samples.len(), wanted.len());
         for (sample, want) in samples.iter().zip(wanted) {
-            assert_eq!(files::sha256(sample.prompt.as_bytes()), want["sha256"], "{dataset:?} {}", sample.index);
+            assert_eq!(
+                files::sha256(sample.prompt.as_bytes()),
+                want["sha256"],
+                "{dataset:?} {}",
+                sample.index
+            );
             assert_eq!(sample.answer, want["answer"]);
             assert_eq!(sample.needle_line, want["needle_line_index"].as_u64().unwrap() as u32);
             assert_eq!(sample.padding_lines, want["n_padding_lines"].as_u64().unwrap() as u32);
@@ -52,8 +60,14 @@ fn eviction_equals_the_golden_table() {
 #[test]
 fn committed_digests_of_cpython_prompts() {
     let first: Vec<_> = Rung(70).dataset(42, 2).samples().unwrap().collect();
-    assert_eq!(files::sha256(first[0].prompt.as_bytes()), "d8d614f9e5508436f99e7fdc0a0020c8df38ac911adb0e48762a2fb99178165e");
-    assert_eq!(files::sha256(first[1].prompt.as_bytes()), "e8b03eb7d9c402e1e9952ac6a88c7918adca1a1259fcb013581f3a0a7cfe3eda");
+    assert_eq!(
+        files::sha256(first[0].prompt.as_bytes()),
+        "d8d614f9e5508436f99e7fdc0a0020c8df38ac911adb0e48762a2fb99178165e"
+    );
+    assert_eq!(
+        files::sha256(first[1].prompt.as_bytes()),
+        "e8b03eb7d9c402e1e9952ac6a88c7918adca1a1259fcb013581f3a0a7cfe3eda"
+    );
     assert_eq!((first[0].answer.as_str(), first[1].answer.as_str()), ("BETA-1409", "DELTA-3286"));
 }
 

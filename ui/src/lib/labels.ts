@@ -112,6 +112,7 @@ export function armKeyName(key: string): string {
     k3_cross_model_s5: "restored (S5)",
     k3_cross_model_ftheta_only: "restored (f_θ only)",
     k3_identity_restore: "restored (identity)",
+    engine_process: "engine process (all arms)",
   };
   return names[key] ?? key;
 }

@@ -22,7 +22,8 @@ export function fileName(path: string): string {
 
 /** A path as seen from a folder; as it is when it lies elsewhere. */
 export function within(root: string, path: string): string {
-  return path.startsWith(root) ? path.slice(root.length).replace(/^[\\/]/, "") : path;
+  const rest = path.startsWith(root) ? path.slice(root.length) : "";
+  return /^[\\/]./.test(rest) ? rest.slice(1) : path;
 }
 
 /** Every path once, in the order in which they came. */
