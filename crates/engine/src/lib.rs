@@ -1,4 +1,4 @@
-//! The models and the restoration: Gemma 4 verifier, drafter, f_θ, arms and decode loops, behind one [`serve`] loop.
+//! The models and the restoration: Gemma 4 verifier, drafter, f_θ, arms and decode loops, behind one [`serve()`] loop.
 
 pub mod backend;
 pub mod candle;
