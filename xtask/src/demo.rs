@@ -59,8 +59,8 @@ fn without_window(workspace: &Path) -> Result<(), Error> {
     let audited = run(command(&gate, &["audit"]).args(&evidence));
     for name in ["gate.html", "gate.md"] {
         let out = workspace.join(name);
-        run(command(&gate, &["report"]).args(&evidence).arg("-o").arg(&out))?;
-        println!("report: {}", out.display());
+        let written = run_and_read(command(&gate, &["report"]).args(&evidence).arg("-o").arg(&out))?;
+        print!("report: {written}");
     }
     audited
 }
