@@ -27,7 +27,11 @@ struct Desk {
 }
 
 /// Opens the window and returns when it closes.
-#[expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "inside what `generate_context!` expands to")]
+#[expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "inside what `generate_context!` expands to"
+)]
 pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
     let desk = Desk { workspace: arguments.workspace, running: Mutex::default() };
