@@ -2,27 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod support;
+
 use engine::backend::Backend;
 use engine::candle::Candle;
-use engine::decode::{Models, Settings};
+use engine::decode::Models;
 use engine::drafter::Drafter;
 use engine::f_theta::FTheta;
-use engine::gemma4::{Gemma4, Rows};
+use engine::gemma4::{Gemma4, RawKv, Rows};
 use engine::restoration::Projection;
+use engine::tokenizer::Tokenizer;
 use protocol::{Arm, Decode, DrafterEmbeddingScale, Restore, ValueRule};
-use safetensors::SafeTensors;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
-
-static NEVER: AtomicBool = AtomicBool::new(false);
-
-fn reference() -> Option<PathBuf> {
-    let path = std::env::var_os("KAKEYA_GATE_REFERENCE").map(PathBuf::from);
-    if path.is_none() {
-        eprintln!("skipped: KAKEYA_GATE_REFERENCE is unset");
-    }
-    path
-}
+use std::path::Path;
+use support::{Golden, NEVER, close, difference, logits, reference, settings};
 
 fn moe(root: &Path, precision: &str, scale: DrafterEmbeddingScale, rule: ValueRule) -> Models<Candle> {
     let checkpoints = root.join("golden/checkpoints");
@@ -34,51 +26,6 @@ fn moe(root: &Path, precision: &str, scale: DrafterEmbeddingScale, rule: ValueRu
     f_theta.check(&drafter, &verifier).unwrap();
     let projection = Some(Projection { drafter, f_theta, embedding_scale: scale, value_rule: rule });
     Models { verifier, projection }
-}
-
-struct Golden(Vec<u8>);
-
-impl Golden {
-    fn open(path: &Path) -> Option<Self> {
-        path.exists().then(|| Self(std::fs::read(path).unwrap()))
-    }
-
-    fn floats(&self, name: &str) -> Vec<f32> {
-        let file = SafeTensors::deserialize(&self.0).unwrap();
-        let data = file.tensor(name).unwrap().data().to_vec();
-        data.chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
-    }
-
-    fn integers(&self, name: &str) -> Vec<u32> {
-        let file = SafeTensors::deserialize(&self.0).unwrap();
-        let view = file.tensor(name).unwrap();
-        let width = view.data().len() / view.shape().iter().product::<usize>();
-        view.data().chunks(width).map(|b| u32::from_le_bytes(b[..4].try_into().unwrap())).collect()
-    }
-}
-
-fn settings(arm: Arm, sink: usize, window: usize) -> Settings<'static> {
-    Settings { arm, decode: Decode::Reforward, sink, window, max_new_tokens: 16, stop_tokens: &[] }
-}
-
-fn logits(
-    models: &Models<Candle>,
-    ids: &[u32],
-    arm: Arm,
-    sink: usize,
-    window: usize,
-    rows: Rows,
-) -> Vec<f32> {
-    let mut counters = models.counters();
-    let out = models.forward(ids, &settings(arm, sink, window), rows, &mut counters, None, &NEVER).unwrap();
-    models.verifier.backend().to_f32(&out).unwrap()
-}
-
-fn close(what: &str, ours: &[f32], theirs: &[f32], atol: f32, rtol: f32) {
-    assert_eq!(ours.len(), theirs.len(), "{what}");
-    for (i, (a, b)) in ours.iter().zip(theirs).enumerate() {
-        assert!((a - b).abs() <= atol + rtol * b.abs(), "{what} at {i}: {a} where the reference has {b}");
-    }
 }
 
 fn cases(root: &Path, tag: &str) -> Vec<(String, usize, usize, serde_json::Value)> {
@@ -179,5 +126,149 @@ fn greedy_ids_equal_torch_and_the_last_row_alone_is_the_same() {
             let last = logits(&models, &ids, arm, sink, window, Rows::Last);
             close(&format!("{name} {key} last row"), &last, &all[all.len() - last.len()..], 1e-4, 1e-4);
         }
+    }
+}
+
+/// Drafter, f_θ and own raw K/V of every stored case, with `scale` on the drafter's embeddings.
+fn compare_kv(root: &Path, tag: &str, suffix: &str, scale: DrafterEmbeddingScale) -> usize {
+    let models = moe(root, "f32", scale, ValueRule::Projected);
+    let (projection, b) = (models.projection.as_ref().unwrap(), models.verifier.backend());
+    let mut compared = 0;
+    for (case, ..) in cases(root, tag) {
+        let stem = root.join(format!("golden/goldens/{tag}_{case}"));
+        let Some(golden) = Golden::open(Path::new(&format!("{}{suffix}.safetensors", stem.display()))) else {
+            continue;
+        };
+        if !golden.has("drafter.k.0") {
+            continue;
+        }
+        let ids = Golden::open(&stem.with_extension("safetensors")).unwrap().integers("input_ids");
+        let positions = if golden.has("positions") {
+            golden.integers("positions")
+        } else {
+            (0..ids.len() as u32).collect()
+        };
+        let same = |name: &str, ours: &_| {
+            let values = b.to_f32(ours).unwrap();
+            let width = values.len() / ids.len();
+            let rows: Vec<f32> =
+                positions.iter().flat_map(|p| values[*p as usize * width..][..width].to_vec()).collect();
+            close(&format!("{tag} {case} {name}"), &rows, &golden.floats(name), 2e-4, 1e-4);
+        };
+        let drafted = projection.draft(&models.verifier, &ids, &NEVER).unwrap();
+        for (side, x) in [("k", &drafted.k), ("v", &drafted.v)] {
+            let width = b.shape(x)[1] / projection.drafter.layers();
+            for layer in 0..projection.drafter.layers() {
+                let part = b.slice(x, 1, layer * width..(layer + 1) * width).unwrap();
+                same(&format!("drafter.{side}.{layer}"), &part);
+            }
+        }
+        let wanted = vec![true; models.verifier.geometry().len()];
+        let projected = projection.project(&models.verifier, &drafted, &wanted).unwrap();
+        let own = models.verifier.capture(&ids, wanted, 0..ids.len(), &NEVER).unwrap();
+        for (name, layers) in [("f_theta", projected), ("own", own)] {
+            for (layer, kv) in layers.into_iter().enumerate() {
+                let RawKv { k, v } = kv.unwrap();
+                same(&format!("{name}.k.{layer}"), &k);
+                same(&format!("{name}.v.{layer}"), &v);
+            }
+        }
+        compared += 1;
+    }
+    compared
+}
+
+#[test]
+fn drafter_projection_and_own_kv_equal_torch() {
+    let Some(root) = reference() else { return };
+    assert!(compare_kv(&root, "torch_moe_f32", "_kv", DrafterEmbeddingScale::Hidden) >= 4);
+}
+
+#[test]
+fn drafter_projection_and_own_kv_equal_mlx() {
+    let Some(root) = reference() else { return };
+    assert!(compare_kv(&root, "mlx_moe_f32", "", DrafterEmbeddingScale::One) >= 4);
+}
+
+#[test]
+fn identity_equals_the_oracle_on_every_case_and_a_lossy_projection_does_not() {
+    let Some(root) = reference() else { return };
+    let models = moe(&root, "f32", DrafterEmbeddingScale::Hidden, ValueRule::Projected);
+    for (name, sink, window, _) in cases(&root, "torch_moe_f32") {
+        let path = root.join(format!("golden/goldens/torch_moe_f32_{name}.safetensors"));
+        let Some(golden) = Golden::open(&path) else { continue };
+        let ids = golden.integers("input_ids");
+        let arm = |arm| logits(&models, &ids, arm, sink, window, Rows::Last);
+        let apart = |restore| difference(&arm(Arm::Restored(restore)), &arm(Arm::Oracle));
+        assert!(apart(Restore::Identity) <= 1e-5, "{name}");
+        let evicted = niah::evicted(ids.len(), sink, window).len();
+        assert_eq!(apart(Restore::FTheta) > 0.05, evicted > 0, "{name}");
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "fixtures of a test need not survive a power cut")]
+fn an_archive_of_pytorch_holds_the_same_as_its_safetensors() {
+    let Some(root) = reference() else { return };
+    let models = moe(&root, "f32", DrafterEmbeddingScale::Hidden, ValueRule::Projected);
+    let (projection, b) = (models.projection.as_ref().unwrap(), models.verifier.backend());
+    let drafted = projection.draft(&models.verifier, &[2, 10, 20, 30, 40], &NEVER).unwrap();
+    let (archive, source) = (tempfile::tempdir().unwrap(), root.join("golden/checkpoints/f_theta-moe-tiny"));
+    for name in ["f_theta_config.json", "f_theta_weights.pt"] {
+        std::fs::copy(source.join(name), archive.path().join(name)).unwrap();
+    }
+    let loaded = FTheta::load(b, archive.path()).unwrap();
+    assert_eq!(loaded.files(), [archive.path().join("f_theta_weights.pt")]);
+    let wanted = vec![true; models.verifier.geometry().len()];
+    let theirs = projection.f_theta.project(b, &drafted, &wanted).unwrap();
+    for (ours, theirs) in loaded.project(b, &drafted, &wanted).unwrap().into_iter().zip(theirs) {
+        let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
+        assert_eq!(b.to_f32(&ours.k).unwrap(), b.to_f32(&theirs.k).unwrap());
+        assert_eq!(b.to_f32(&ours.v).unwrap(), b.to_f32(&theirs.v).unwrap());
+    }
+    std::fs::write(archive.path().join("f_theta_weights.pt"), b"PK no archive").unwrap();
+    let error = FTheta::load(b, archive.path()).err().unwrap().report();
+    assert_eq!(error.code, "weights-damaged", "{error:?}");
+}
+
+#[test]
+fn a_projection_for_another_model_is_refused_with_both_sides() {
+    let Some(root) = reference() else { return };
+    let checkpoints = root.join("golden/checkpoints");
+    let b = Candle::cpu();
+    let verifier = |name: &str| Gemma4::load(Candle::cpu(), &checkpoints.join(name)).unwrap();
+    let (moe, dense) = (verifier("gemma4-moe-tiny-f32"), verifier("gemma4-dense-kvshared-tiny"));
+    let demo = Gemma4::load(Candle::cpu(), &root.join("demo-pack/verifier")).unwrap();
+    let drafter = Drafter::load(&b, &checkpoints.join("dflash-tiny-f32")).unwrap();
+    let f_theta = FTheta::load(&b, &checkpoints.join("f_theta-moe-tiny")).unwrap();
+    f_theta.check(&drafter, &moe).unwrap();
+    for (verifier, left, right) in [
+        (&dense, "a verifier of 6 layers", "the verifier has 8"),
+        (&demo, "the drafter's hidden_size is 64", "the verifier's is 128"),
+    ] {
+        let report = f_theta.check(&drafter, verifier).unwrap_err().report();
+        assert_eq!(report.code, "dimension-mismatch");
+        assert!(report.message.contains(left) && report.message.contains(right), "{report:?}");
+    }
+    let other = Drafter::load(&b, &root.join("demo-pack/drafter")).unwrap();
+    let report = f_theta.check(&other, &demo).unwrap_err().report();
+    assert!(report.message.contains("3 layers") && report.message.contains("2 layers"), "{report:?}");
+}
+
+#[test]
+fn tokenisation_equals_the_reference() {
+    let Some(root) = reference() else { return };
+    let path = root.join("golden/dataset/tiny_tokenizer.json");
+    let golden: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let tokenizer = Tokenizer::load(&root.join("golden/checkpoints/gemma4-moe-tiny-f32")).unwrap();
+    for sample in golden["samples"].as_array().unwrap() {
+        let text = sample["prompt_text"].as_str().unwrap();
+        assert_eq!(serde_json::json!(tokenizer.encode_chat(text).unwrap()), sample["chat_ids"]);
+        assert_eq!(serde_json::json!(tokenizer.encode_raw(text).unwrap()), sample["raw_ids"]);
+    }
+    for pair in golden["extra"].as_array().unwrap() {
+        let ids: Vec<u32> = serde_json::from_value(pair[1].clone()).unwrap();
+        let ours = tokenizer.encode_raw(pair[0].as_str().unwrap()).unwrap();
+        assert!(ours.ends_with(&ids), "{pair}: {ours:?}");
     }
 }

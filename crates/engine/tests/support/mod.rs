@@ -1,0 +1,81 @@
+//! What the tests against stored outputs share.
+
+#![allow(dead_code, reason = "each test program uses its part")]
+#![allow(missing_docs, reason = "names say it")]
+
+use engine::backend::Backend;
+use engine::candle::Candle;
+use engine::decode::{Models, Settings};
+use engine::gemma4::Rows;
+use protocol::{Arm, Decode};
+use safetensors::SafeTensors;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+/// Nobody cancels.
+pub static NEVER: AtomicBool = AtomicBool::new(false);
+
+/// The folder of reference outputs; none where the machine has none.
+pub fn reference() -> Option<PathBuf> {
+    let path = std::env::var_os("KAKEYA_GATE_REFERENCE").map(PathBuf::from);
+    if path.is_none() {
+        eprintln!("skipped: KAKEYA_GATE_REFERENCE is unset");
+    }
+    path
+}
+
+/// A file of reference outputs.
+pub struct Golden(Vec<u8>);
+
+impl Golden {
+    pub fn open(path: &Path) -> Option<Self> {
+        path.exists().then(|| Self(std::fs::read(path).unwrap()))
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        SafeTensors::deserialize(&self.0).unwrap().tensor(name).is_ok()
+    }
+
+    pub fn floats(&self, name: &str) -> Vec<f32> {
+        let file = SafeTensors::deserialize(&self.0).unwrap();
+        let data = file.tensor(name).unwrap().data().to_vec();
+        data.chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+    }
+
+    pub fn integers(&self, name: &str) -> Vec<u32> {
+        let file = SafeTensors::deserialize(&self.0).unwrap();
+        let view = file.tensor(name).unwrap();
+        let width = view.data().len() / view.shape().iter().product::<usize>();
+        view.data().chunks(width).map(|b| u32::from_le_bytes(b[..4].try_into().unwrap())).collect()
+    }
+}
+
+pub fn settings(arm: Arm, sink: usize, window: usize) -> Settings<'static> {
+    Settings { arm, decode: Decode::Reforward, sink, window, max_new_tokens: 16, stop_tokens: &[] }
+}
+
+pub fn logits(
+    models: &Models<Candle>,
+    ids: &[u32],
+    arm: Arm,
+    sink: usize,
+    window: usize,
+    rows: Rows,
+) -> Vec<f32> {
+    let mut counters = models.counters();
+    let out = models.forward(ids, &settings(arm, sink, window), rows, &mut counters, None, &NEVER).unwrap();
+    models.verifier.backend().to_f32(&out).unwrap()
+}
+
+pub fn close(what: &str, ours: &[f32], theirs: &[f32], atol: f32, rtol: f32) {
+    assert_eq!(ours.len(), theirs.len(), "{what}");
+    for (i, (a, b)) in ours.iter().zip(theirs).enumerate() {
+        assert!((a - b).abs() <= atol + rtol * b.abs(), "{what} at {i}: {a} where the reference has {b}");
+    }
+}
+
+/// The largest difference of two arrays.
+pub fn difference(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
