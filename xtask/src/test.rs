@@ -24,7 +24,8 @@ const STEPS: [(&str, Work); 12] = [
     ("documentation", |_| documentation()),
     ("dependencies", |_| dependencies()),
     ("known vulnerabilities", |_| advisories()),
-    ("programs", |_| cargo(&["build", "--package", "cli", "--package", "kakeya-gate-app"])),
+    // Programs and tests in one go: built apart, they would differ in features and compile the numeric crates twice.
+    ("programs and tests", |_| cargo(&["build", "--workspace", "--all-targets"])),
     ("documentation's examples", |tally| {
         run_tests(&mut command("cargo", &["test", "--workspace", "--doc", "--no-fail-fast"]), tally)
     }),
