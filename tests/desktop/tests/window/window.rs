@@ -151,12 +151,17 @@ impl Window {
 
     /// Saves what the window shows as `test-output/desktop/<name>.png`, after the last change has been painted.
     pub async fn screenshot(&self, name: &str) {
-        let two_frames = "const done = arguments[0];
+        // WebKitGTK's snapshot waits for the next paint, and a page at rest never paints: keep it painting meanwhile.
+        let paint = "const style = document.documentElement.style;
+            window.painting = setInterval(() => (style.opacity = style.opacity === '1' ? '0.9999' : '1'), 20);
+            const done = arguments[0];
             requestAnimationFrame(() => requestAnimationFrame(() => done(true)));";
-        self.client.execute_async(two_frames, vec![]).await.unwrap();
+        self.client.execute_async(paint, vec![]).await.unwrap();
         let folder = root().join("test-output/desktop");
         std::fs::create_dir_all(&folder).unwrap();
         let picture = self.client.screenshot().await.unwrap();
+        let rest = "clearInterval(window.painting); document.documentElement.style.opacity = ''";
+        self.client.execute(rest, vec![]).await.unwrap();
         std::fs::File::create(folder.join(format!("{name}.png")))
             .and_then(|mut file| std::io::Write::write_all(&mut file, &picture))
             .unwrap();
