@@ -387,3 +387,30 @@ fn f32_mut<'a>(storage: &'a mut CpuStorage, layout: &Layout) -> candle_core::Res
         _ => candle_core::bail!("needs a contiguous f32 array"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn gathered_experts_equal_dense_ones() {
+        let (count, inner, hidden, rows) = (5, 6, 8, 11);
+        let candle = Candle::cpu();
+        let wave = |shape: &[usize], step: f32| {
+            let values: Vec<f32> = (0..shape.iter().product()).map(|i| (i as f32 * step).sin()).collect();
+            Tensor::from_vec(values, shape, &candle.device).unwrap()
+        };
+        let factors = vec![0.5, 1.0, 1.5, 2.0, 0.25];
+        let (gate_up, down) = (wave(&[count, 2 * inner, hidden], 0.7), wave(&[count, hidden, inner], 1.3));
+        let experts = candle.experts(&gate_up, &down, factors).unwrap();
+        let x = wave(&[rows, hidden], 0.9);
+        let mut weights = candle.to_f32(&wave(&[rows, count], 2.1)).unwrap();
+        weights.chunks_mut(count).for_each(|row| route(row, 2, &experts.factors));
+        let gathered = candle.to_f32(&candle.gathered(&x, &weights, &experts).unwrap()).unwrap();
+        let dense = candle.to_f32(&candle.dense(&x, weights, &experts).unwrap()).unwrap();
+        assert!(dense.iter().any(|value| value.abs() > 0.1));
+        assert!(gathered.iter().zip(&dense).all(|(a, b)| (a - b).abs() < 1e-5));
+    }
+}
