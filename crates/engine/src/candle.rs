@@ -390,8 +390,6 @@ fn f32_mut<'a>(storage: &'a mut CpuStorage, layout: &Layout) -> candle_core::Res
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
     use super::*;
 
     #[test]

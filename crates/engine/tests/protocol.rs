@@ -153,8 +153,17 @@ fn requests_out_of_turn_are_refused_by_name() {
 }
 
 /// A copy of the demo pack without digests, whose file `name` was changed by `change`; the error that loading gives.
-#[expect(clippy::disallowed_methods, reason = "fixtures of a test need not survive a power cut")]
 fn broken(name: &str, change: impl Fn(Vec<u8>) -> Vec<u8>) -> protocol::ErrorReport {
+    let folder = altered(false, name, change);
+    let mut host = Host::greeted();
+    let Event::Failed(report) = host.ask(&load(folder.path())) else { panic!("{name} loaded") };
+    host.end();
+    report
+}
+
+/// A copy of the demo pack, with or without the manifest's digests, whose file `name` was changed by `change`.
+#[expect(clippy::disallowed_methods, reason = "fixtures of a test need not survive a power cut")]
+fn altered(digests: bool, name: &str, change: impl Fn(Vec<u8>) -> Vec<u8>) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for part in ["verifier", "drafter", "f_theta"] {
         std::fs::create_dir(folder.path().join(part)).unwrap();
@@ -165,14 +174,45 @@ fn broken(name: &str, change: impl Fn(Vec<u8>) -> Vec<u8>) -> protocol::ErrorRep
     }
     let mut manifest: serde_json::Value =
         serde_json::from_slice(&std::fs::read(demo_pack().join("pack.json")).unwrap()).unwrap();
-    manifest["sha256"] = serde_json::json!({});
+    if !digests {
+        manifest["sha256"] = serde_json::json!({});
+    }
     std::fs::write(folder.path().join("pack.json"), manifest.to_string()).unwrap();
     let path = folder.path().join(name);
     std::fs::write(&path, change(std::fs::read(&path).unwrap())).unwrap();
+    folder
+}
+
+#[test]
+fn a_file_that_is_not_the_one_of_the_manifest_is_refused_by_name() {
+    let space = |mut bytes: Vec<u8>| {
+        bytes.push(b' ');
+        bytes
+    };
+    let folder = altered(true, "drafter/config.json", space);
     let mut host = Host::greeted();
-    let Event::Failed(report) = host.ask(&load(folder.path())) else { panic!("{name} loaded") };
+    let Event::Failed(report) = host.ask(&load(folder.path())) else { panic!("loaded") };
+    assert_eq!(report.code, "digest-mismatch");
+    assert!(report.message.contains("drafter/config.json"), "{report:?}");
     host.end();
-    report
+}
+
+#[test]
+fn raw_prompts_need_no_chat_template() {
+    let without = |bytes: Vec<u8>| {
+        let mut settings: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        settings.as_object_mut().unwrap().remove("chat_template").unwrap();
+        settings.to_string().into_bytes()
+    };
+    let folder = altered(false, "verifier/tokenizer_config.json", without);
+    let mut host = Host::greeted();
+    assert!(matches!(host.ask(&load(folder.path())), Event::Loaded(_)));
+    let Request::Trial(mut raw) = trial(Arm::Oracle, "hello") else { panic!("no trial") };
+    raw.variant = PromptVariant::Raw;
+    assert_eq!(host.code(&trial(Arm::Oracle, "hello")), "tokenizer");
+    let answer = host.ask(&Request::Trial(raw));
+    assert!(matches!(answer, Event::Done(_)), "{answer:?}");
+    host.end();
 }
 
 #[test]
