@@ -8,6 +8,8 @@ use std::fmt::Write;
 const LIMIT: usize = 65_536;
 /// Rows that a table of a long section may have, tried in turn until the report fits.
 const ROWS: [usize; 6] = [usize::MAX, 200, 60, 20, 6, 1];
+/// Headings, texts and tables that a long section may have for each row that its tables may have.
+const PARTS_A_ROW: usize = 4;
 /// Characters of one cell; a hostile text must not fill the comment.
 const CELL: usize = 400;
 
@@ -76,7 +78,8 @@ fn section(out: &mut String, section: &Section, rows: usize) {
         true => writeln!(out, "<details><summary><b>{title}</b></summary>\n"),
         false => writeln!(out, "### {title}\n"),
     };
-    for block in &section.blocks {
+    let most = if section.long { rows.saturating_mul(PARTS_A_ROW) } else { usize::MAX };
+    for block in section.blocks.iter().take(most) {
         match block {
             Block::Heading(before, words) => {
                 let _ = writeln!(out, "**{} · {}**\n", chip(before), escape(words));
@@ -87,6 +90,10 @@ fn section(out: &mut String, section: &Section, rows: usize) {
             Block::Table(table) => self::table(out, table, rows),
             Block::Chart { .. } => {}
         }
+    }
+    let left = section.blocks.len().saturating_sub(most);
+    if left > 0 {
+        let _ = writeln!(out, "… and {left} more parts in the HTML report.\n");
     }
     if section.long {
         let _ = writeln!(out, "</details>\n");

@@ -150,6 +150,8 @@ fn the_whole_corpus_is_one_report() {
     let Some(root) = reference() else { return };
     let (html, markdown) = render("report-corpus", root.join("evidence/corpus"));
     assert!(html.contains("RESTORATION_NOT_EXECUTED") && markdown.contains("more in the HTML report"));
+    assert!(markdown.contains("Reviewer: R. Viewer"), "however long the findings, the sign-off stays");
+    assert!(!markdown.contains("Cut here"), "parts are shortened, none is lost");
 }
 
 #[test]
