@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Engines beat once a second; one that is silent this long has hung.
 const SILENCE: Duration = Duration::from_secs(60);
+/// How many threads the engine's numeric library uses.
+const THREADS: &str = "RAYON_NUM_THREADS";
 /// Lines of standard error kept for the message when it dies.
 const LAST_WORDS: usize = 8;
 /// Longest line of a message; longer ones are no messages of ours.
@@ -40,6 +42,12 @@ impl Engine {
         let not_started = |source| RunError::NotStarted { program: program.0.clone(), source };
         let mut command = Command::new(&program.0);
         command.arg("engine").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Unset, candle asks the system for the number of cores at every matrix product: a fifth of a run on the demo pack.
+        if std::env::var_os(THREADS).is_none()
+            && let Ok(cores) = std::thread::available_parallelism()
+        {
+            command.env(THREADS, cores.to_string());
+        }
         out_of_reach_of_ctrl_c(&mut command);
         let mut child = command.spawn().map_err(not_started)?;
         let missing = || not_started(std::io::Error::other("a pipe is missing"));
