@@ -187,66 +187,67 @@ fn reforward_and_incremental_say_the_same() {
     assert!(passes(&reforward) > 1);
 }
 
-/// Ctrl-C in mid-run: exit code 2, no file, no engine left behind.
+/// A long run whose trials are under way.
+#[cfg(unix)]
+struct Running {
+    child: std::process::Child,
+    errors: BufReader<std::process::ChildStderr>,
+    engine: String,
+    out: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+#[cfg(unix)]
+impl Running {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (pack, out) = (demo_pack(), folder.path().join("out"));
+        let (pack, to) = (pack.to_str().unwrap(), out.to_str().unwrap());
+        let arguments = ["run", "--pack", pack, "--ladder", "70", "-n", "50", "--out", to];
+        let mut child = command(&arguments).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        // The first line says that the pack is loaded: trials are running from then on.
+        let mut errors = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        errors.read_line(&mut line).unwrap();
+        assert!(line.contains("demo pack"), "{line}");
+        let children = std::process::Command::new("pgrep").args(["-P", &child.id().to_string()]).output();
+        let engine = text(&children.unwrap().stdout).trim().to_owned();
+        Self { child, errors, engine, out, _folder: folder }
+    }
+
+    /// Waits for the end, which must be exit code 2 without a file and without an engine. Returns what was said.
+    fn fails(mut self) -> String {
+        assert_eq!(self.child.wait().unwrap().code(), Some(2));
+        let said: Vec<String> = self.errors.lines().map(Result::unwrap).collect();
+        assert!(!self.out.exists());
+        assert!(!signal("-0", &self.engine), "the engine {} is still there", self.engine);
+        said.join("\n")
+    }
+}
+
+/// Whether a process could be sent a signal; `-0` only asks whether it is there.
+#[cfg(unix)]
+fn signal(signal: &str, process: &str) -> bool {
+    let sent = std::process::Command::new("kill").args([signal, process]).stderr(Stdio::null()).status();
+    sent.unwrap().success()
+}
+
 #[cfg(unix)]
 #[test]
 fn ctrl_c_leaves_nothing_half_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let (pack, out) = (demo_pack(), folder.path().join("out"));
-    let arguments = [
-        "run",
-        "--pack",
-        pack.to_str().unwrap(),
-        "--ladder",
-        "70",
-        "-n",
-        "50",
-        "--out",
-        out.to_str().unwrap(),
-    ];
-    let mut child = command(&arguments).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    // The first line says that the pack is loaded: trials are running from then on.
-    let mut errors = BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    errors.read_line(&mut line).unwrap();
-    assert!(line.contains("demo pack"), "{line}");
-    let interrupt =
-        std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(interrupt.success());
-    assert_eq!(child.wait().unwrap().code(), Some(2));
-    let rest: Vec<String> = errors.lines().map(Result::unwrap).collect();
-    assert!(rest.join("\n").contains("cancelled"), "{rest:?}");
-    assert!(!out.exists());
+    let running = Running::start();
+    assert!(signal("-INT", &running.child.id().to_string()));
+    let said = running.fails();
+    assert!(said.contains("cancelled"), "{said}");
 }
 
-/// An engine that is killed in mid-run: exit code 2 that says so, no file.
 #[cfg(unix)]
 #[test]
 fn a_killed_engine_ends_the_run_with_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let (pack, out) = (demo_pack(), folder.path().join("out"));
-    let arguments = [
-        "run",
-        "--pack",
-        pack.to_str().unwrap(),
-        "--ladder",
-        "70",
-        "-n",
-        "50",
-        "--out",
-        out.to_str().unwrap(),
-    ];
-    let mut child = command(&arguments).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut errors = BufReader::new(child.stderr.take().unwrap());
-    errors.read_line(&mut String::new()).unwrap();
-    let engine = std::process::Command::new("pgrep").args(["-P", &child.id().to_string()]).output().unwrap();
-    let engine = text(&engine.stdout);
-    let killed = std::process::Command::new("kill").args(["-KILL", engine.trim()]).status().unwrap();
-    assert!(killed.success(), "engine {engine:?}");
-    assert_eq!(child.wait().unwrap().code(), Some(2));
-    let said: Vec<String> = errors.lines().map(Result::unwrap).collect();
-    assert!(said.join("\n").contains("the engine process ended (signal: 9 (SIGKILL))"), "{said:?}");
-    assert!(!out.exists());
+    let running = Running::start();
+    assert!(signal("-KILL", &running.engine));
+    let said = running.fails();
+    assert!(said.contains("the engine process ended (signal: 9 (SIGKILL))"), "{said}");
 }
 
 #[test]
