@@ -64,7 +64,7 @@ fn texts(case: &Case, out: &mut Vec<Finding>) {
     let Some(paired) = &case.recomputed.paired else { return };
     let (same, n) = (paired.identical_texts, paired.n);
     if same == n {
-        let message = format!("both arms wrote the same text on all {n} samples");
+        let message = format!("both arms wrote the same text on {n} of {n} samples");
         out.push(Finding::new("ARMS_TEXT_IDENTICAL", "/results", message, json!({ "same": same, "n": n })));
     } else {
         let message = format!("both arms wrote the same text on {same} of {n} samples");
