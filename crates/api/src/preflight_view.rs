@@ -2,6 +2,7 @@
 
 use crate::{EngineProgram, ErrorReport, VERSION, error};
 use preflight::{Check, EngineProbe, Status};
+use report::escape;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::path::Path;
@@ -51,9 +52,33 @@ pub fn preflight_markdown(report: &PreflightReport) -> String {
             Status::Fail => "**fail**",
             Status::Skipped => "skipped",
         };
-        let cell = |text: &str| text.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ");
-        let (title, measured, hint) = (cell(&check.title), cell(&check.measured), cell(&check.hint));
+        let (title, measured, hint) = (escape(&check.title), escape(&check.measured), escape(&check.hint));
         let _ = writeln!(out, "| {status} | {title} | {measured} | {hint} |");
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use preflight::Group;
+
+    /// Names come from a stranger's pack.json.
+    #[test]
+    fn hostile_names_stay_text_in_a_pull_request() {
+        let check = Check {
+            id: "pack-manifest".into(),
+            group: Group::Pack,
+            title: "Manifest".into(),
+            status: Status::Pass,
+            measured: "`x` | <img src=y> @everyone".into(),
+            why: String::new(),
+            hint: String::new(),
+            fixable: false,
+            seconds: 0.0,
+        };
+        let row = preflight_markdown(&PreflightReport { checks: vec![check], may_run: true, seconds: 0.0 });
+        let row = row.lines().last().unwrap();
+        assert_eq!(row, "| pass | Manifest | \\`x\\` \\| &lt;img src=y&gt; @&#8203;everyone |  |");
+    }
 }

@@ -3,6 +3,7 @@
 use api::{ComparisonView, PreflightReport};
 use evidence::{Audit, AxisName, Comparison, GateReport, Scope, Severity};
 use preflight::{Check, Status};
+use report::{escape, tame};
 use std::fmt::Write;
 
 /// A table with columns as wide as their widest cell.
@@ -28,16 +29,6 @@ fn markdown_table(header: &[&str], rows: &[Vec<String>]) -> String {
     out
 }
 
-fn escape(cell: &str) -> String {
-    let tamed = cell.replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;").replace('`', "\\`");
-    tamed.replace(['\n', '\r'], " ").replace('@', "@\u{200b}")
-}
-
-/// Control characters of hostile files must not reach the terminal.
-fn shown(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '·' } else { c }).collect()
-}
-
 pub(crate) fn preflight(report: &PreflightReport) -> String {
     let status = |check: &Check| match check.status {
         Status::Pass => "pass",
@@ -47,9 +38,9 @@ pub(crate) fn preflight(report: &PreflightReport) -> String {
     };
     let mut out = String::new();
     for check in &report.checks {
-        let _ = writeln!(out, "{}  {:<28} {}", status(check), check.title, shown(&check.measured));
+        let _ = writeln!(out, "{}  {:<28} {}", status(check), check.title, tame(&check.measured));
         if !check.hint.is_empty() {
-            let _ = writeln!(out, "      → {}", shown(&check.hint));
+            let _ = writeln!(out, "      → {}", tame(&check.hint));
         }
     }
     let failing = report.checks.iter().filter(|check| check.status == Status::Fail).count();
@@ -62,12 +53,12 @@ pub(crate) fn preflight(report: &PreflightReport) -> String {
 pub(crate) fn audit(audits: &[Audit]) -> String {
     let mut out = String::new();
     for audit in audits {
-        let _ = writeln!(out, "{}", shown(&audit.path.display().to_string()));
+        let _ = writeln!(out, "{}", tame(&audit.path.display().to_string()));
         let kind = audit.identity.kind.as_deref().unwrap_or("no kind");
         let _ = writeln!(
             out,
             "  {} · {} · verdict {}",
-            shown(kind),
+            tame(kind),
             audit.identity.platform.label(),
             word(&audit.verdict)
         );
@@ -90,8 +81,8 @@ pub(crate) fn audit(audits: &[Audit]) -> String {
                 out,
                 "  {severity:<5} {} at {}: {}",
                 finding.code,
-                shown(&finding.pointer),
-                shown(&finding.message)
+                tame(&finding.pointer),
+                tame(&finding.message)
             );
         }
     }
@@ -102,7 +93,7 @@ fn arm_rows(niah: &evidence::Niah) -> Vec<Vec<String>> {
     let mut rows = vec![["arm", "hits", "95 % interval", "ignoring case"].map(str::to_owned).to_vec()];
     rows.extend(niah.arms.iter().map(|arm| {
         vec![
-            shown(&arm.key),
+            tame(&arm.key),
             format!("{}/{}", arm.hits, arm.n),
             format!("[{:.1}, {:.1}] %", 100.0 * arm.interval.low, 100.0 * arm.interval.high),
             format!("{}/{}", arm.hits_ignoring_case, arm.n),
@@ -165,15 +156,14 @@ fn scope(scope: &Scope) -> String {
 }
 
 fn axes(comparison: &Comparison) -> Vec<Vec<String>> {
-    let row = |axis: &evidence::Axis| {
-        vec![axis_name(axis.name).to_owned(), scope(&axis.scope), shown(&axis.reason)]
-    };
+    let row =
+        |axis: &evidence::Axis| vec![axis_name(axis.name).to_owned(), scope(&axis.scope), tame(&axis.reason)];
     comparison.axes.iter().map(row).collect()
 }
 
 fn differing(comparison: &Comparison) -> Vec<Vec<String>> {
     let differs = comparison.factors.iter().filter(|factor| factor.differs);
-    differs.map(|factor| vec![factor.name.to_owned(), shown(&factor.a), shown(&factor.b)]).collect()
+    differs.map(|factor| vec![factor.name.to_owned(), tame(&factor.a), tame(&factor.b)]).collect()
 }
 
 fn memory(comparison: &Comparison) -> Vec<Vec<String>> {
@@ -182,7 +172,7 @@ fn memory(comparison: &Comparison) -> Vec<Vec<String>> {
     };
     let rows = comparison.memory.iter();
     rows.map(|row| {
-        vec![row.kind.label().to_owned(), shown(&row.arm), shown(&row.label), bytes(row.a), bytes(row.b)]
+        vec![row.kind.label().to_owned(), tame(&row.arm), tame(&row.label), bytes(row.a), bytes(row.b)]
     })
     .collect()
 }
@@ -204,8 +194,8 @@ pub(crate) fn compare(view: &ComparisonView) -> String {
         let _ = writeln!(
             out,
             "A {}\nB {}",
-            shown(&comparison.a.display().to_string()),
-            shown(&comparison.b.display().to_string())
+            tame(&comparison.a.display().to_string()),
+            tame(&comparison.b.display().to_string())
         );
         let _ = writeln!(out, "{}: {}", word(&comparison.class), word(&comparison.verdict));
         let _ = write!(out, "{}", indent(&table(&axes(comparison))));
@@ -246,8 +236,8 @@ fn gate_rows(report: &GateReport) -> Vec<Vec<String>> {
             cell.title.to_owned(),
             cell.rung.clone(),
             cell.platform.label().to_owned(),
-            shown(&cell.figures),
-            shown(&cell.why),
+            tame(&cell.figures),
+            tame(&cell.why),
         ]
     };
     report.cells.iter().map(row).collect()

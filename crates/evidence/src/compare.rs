@@ -1,7 +1,7 @@
 //! Two files side by side, on separate axes (RULES §7).
 
 use crate::audit::Audit;
-use crate::model::{MemoryKind, Niah, NiahKind, Platform, Row};
+use crate::model::{MemoryKind, Niah, NiahKind, Row};
 use serde::Serialize;
 use std::path::PathBuf;
 use ts_rs::TS;
@@ -521,17 +521,5 @@ fn agreement(rows: &[SampleRow]) -> Agreement {
         same_flags: count(&|row| both(&row.sut_a, &row.sut_b, |a, b| a.hit == b.hit)),
         same_sut_texts: count(&|row| both(&row.sut_a, &row.sut_b, |a, b| a.text == b.text)),
         same_oracle_texts: count(&|row| both(&row.oracle_a, &row.oracle_b, |a, b| a.text == b.text)),
-    }
-}
-
-impl Platform {
-    /// The platform as a reader writes it.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Cuda => "CUDA",
-            Self::Mac => "Mac",
-            Self::Cpu => "CPU",
-            Self::Unknown => "unknown",
-        }
     }
 }

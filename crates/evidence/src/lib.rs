@@ -22,7 +22,7 @@ pub use finding::{Finding, Severity};
 pub use gate::{GateCell, GateKind, GateReport, GateVerdict, MEMORY_LIMIT_BYTES, gate};
 pub use model::{
     Arm, Identity, MemoryFigure, MemoryKind, Niah, NiahKind, Platform, Prompt, PromptFit, Provenance,
-    Restoration, RestoredLayer, Role, Row, Settings,
+    Restoration, RestoredLayer, Role, Row, Settings, dataset_digest,
 };
 pub use read::{File, ReadError, find, read};
 pub use recompute::{DecodeOnly, Paired, Recomputed, Spreads};

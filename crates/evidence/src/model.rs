@@ -32,6 +32,18 @@ pub enum Platform {
     Unknown,
 }
 
+impl Platform {
+    /// The platform as a reader writes it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Cuda => "CUDA",
+            Self::Mac => "Mac",
+            Self::Cpu => "CPU",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// What a file is.
 #[derive(Clone, Debug, PartialEq, Serialize, TS)]
 pub struct Identity {
@@ -398,6 +410,16 @@ pub struct ProvenanceHost {
     pub cores: u64,
     /// Main memory, bytes.
     pub memory_bytes: u64,
+}
+
+/// SHA-256 over the prompts as they are put (variant applied), each followed by a zero byte: what a run records and what
+/// an audit regenerates.
+pub fn dataset_digest(samples: &[Sample], variant: niah::PromptVariant) -> String {
+    let bytes: Vec<u8> = samples
+        .iter()
+        .flat_map(|sample| variant.text(&sample.prompt).into_bytes().into_iter().chain([0]))
+        .collect();
+    files::sha256(&bytes)
 }
 
 /// Datasets of one audit, each generated once.

@@ -11,7 +11,8 @@ mod text;
 
 pub use document::{Block, Cell, Chip, GateDocument, Section, SignOff, Table, Tone};
 pub use html::html;
-pub use markdown::markdown;
+pub use markdown::{escape, markdown};
+pub use text::tame;
 
 /// What every report says of a run on the demonstration pack.
 const DEMO: &str = "Runs on the demonstration pack, a tiny model that is trained for this task alone. They show that the \

@@ -136,7 +136,7 @@ fn chip(chip: &Chip) -> String {
 }
 
 /// Text that stays text: no markup, no table cell, no mention of a person, an issue, a link or a formula.
-fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     const GAP: &str = "&#8203;";
     let short: String = text.chars().take(CELL).collect();
     let mut out = String::new();

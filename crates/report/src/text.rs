@@ -2,7 +2,7 @@
 
 /// Control characters, and characters that turn or hide the text around them, become one visible mark; line breaks
 /// become spaces. XML 1.0 forbids most of the first kind, the second lets a file name pose as another.
-pub(crate) fn tame(text: &str) -> String {
+pub fn tame(text: &str) -> String {
     text.chars()
         .map(|c| match c {
             '\n' | '\r' | '\t' => ' ',

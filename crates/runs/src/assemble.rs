@@ -2,7 +2,7 @@
 //!
 //! Our blocks are `provenance`, `stage_timings`, `restoration` and, in `memory`, `figures` with the kind of every figure.
 
-use evidence::MemoryKind;
+use evidence::{MemoryKind, dataset_digest};
 use niah::{Dataset, PromptVariant, Rung, Sample, Score, evicted};
 use protocol::{Arm, Decode, Device, Hello, LayerKind, LoadedPack, Restore, RunSpec, TrialResult};
 use serde_json::{Map, Value, json};
@@ -419,15 +419,6 @@ fn throughput(facts: &RunFacts, results: &RungResults) -> Value {
     Value::Object(block)
 }
 
-/// SHA-256 over the prompts as they were put (variant applied), each followed by a zero byte.
-fn dataset_digest(variant: PromptVariant, samples: &[Sample]) -> String {
-    let bytes: Vec<u8> = samples
-        .iter()
-        .flat_map(|sample| variant.text(&sample.prompt).into_bytes().into_iter().chain([0]))
-        .collect();
-    files::sha256(&bytes)
-}
-
 fn provenance(facts: &RunFacts, results: &RungResults) -> Value {
     let (spec, hello, pack) = (facts.spec, facts.hello, facts.pack);
     let backend =
@@ -451,7 +442,7 @@ fn provenance(facts: &RunFacts, results: &RungResults) -> Value {
             "max_lines": results.dataset.max_lines,
             "rung": results.rung,
             "prompt_variant": spec.prompt,
-            "sha256": dataset_digest(spec.prompt, &results.samples),
+            "sha256": dataset_digest(&results.samples, spec.prompt),
         },
         "host": hello.host,
         "backend": spec.backend,

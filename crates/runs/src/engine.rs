@@ -71,11 +71,6 @@ impl Engine {
         Ok((engine, hello))
     }
 
-    /// Process id, for tests that kill it.
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Sends one request.
     pub fn send(&mut self, request: &Request) -> Result<(), RunError> {
         let garbled = |e: serde_json::Error| RunError::Garbled(e.to_string());

@@ -2,7 +2,7 @@
 
 use super::Case;
 use crate::Finding;
-use niah::Sample;
+use crate::model::dataset_digest;
 use serde_json::json;
 
 pub(super) fn rules(case: &Case, out: &mut Vec<Finding>) {
@@ -37,21 +37,12 @@ fn counters(case: &Case, out: &mut Vec<Finding>) {
 fn dataset(case: &Case, out: &mut Vec<Finding>) {
     let Some(provenance) = &case.niah.provenance else { return };
     let recorded = &provenance.dataset;
-    let regenerated = digest(case.samples, recorded.prompt_variant);
+    let regenerated = dataset_digest(case.samples, recorded.prompt_variant);
     if regenerated != recorded.sha256 {
         let message = "the prompts of the recorded seed and bounds do not have the recorded digest";
         let data = json!({ "claimed": recorded.sha256, "recomputed": regenerated });
         out.push(Finding::new("DATASET_LENGTH_MISMATCH", "/provenance/dataset/sha256", message, data));
     }
-}
-
-/// SHA-256 over the prompts as they are put, each followed by a zero byte.
-fn digest(samples: &[Sample], variant: niah::PromptVariant) -> String {
-    let bytes: Vec<u8> = samples
-        .iter()
-        .flat_map(|sample| variant.text(&sample.prompt).into_bytes().into_iter().chain([0]))
-        .collect();
-    files::sha256(&bytes)
 }
 
 /// An arm with nothing restored that recalls as much as the restored one: restoration carries nothing.
