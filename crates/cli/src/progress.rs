@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 pub(crate) struct Progress {
     bar: ProgressBar,
     quiet: bool,
+    /// Seconds left at the pace so far; None before there is a pace.
+    left: Option<f64>,
     /// Last recall of each arm of the rung in progress.
     recall: BTreeMap<String, String>,
 }
@@ -18,11 +20,11 @@ impl Progress {
             None,
             if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() },
         );
-        let template = "{bar:28} {pos}/{len} trials · {elapsed} · {eta} left · {wide_msg}";
+        let template = "{bar:28} {pos}/{len} trials · {elapsed} · {wide_msg}";
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
-        Self { bar, quiet, recall: BTreeMap::new() }
+        Self { bar, quiet, left: None, recall: BTreeMap::new() }
     }
 
     /// Shows one event.
@@ -33,9 +35,11 @@ impl Progress {
                 self.say(&format!("{} · {} layers · {}", pack.name, pack.layers.len(), pack.compute_dtype));
             }
             RunEvent::TrialStarted { rung, sample, arm } => {
-                self.bar.set_message(format!("rung {rung}, sample {sample}, {arm}"));
+                let left = self.left.map_or_else(String::new, |left| format!("{left:.0} s left · "));
+                self.bar.set_message(format!("{left}rung {rung}, sample {sample}, {arm}"));
             }
-            RunEvent::TrialDone { arm, recall, done, .. } => {
+            RunEvent::TrialDone { arm, recall, done, remaining_s, .. } => {
+                self.left = remaining_s;
                 self.bar.set_position(done as u64);
                 let (low, high) = (100.0 * recall.low, 100.0 * recall.high);
                 let line = format!("{}/{} [{low:.1}, {high:.1}] %", recall.hits, recall.n);
