@@ -4,7 +4,8 @@
 
 use crate::audit::{Audit, Verdict};
 use crate::json::round;
-use crate::model::{Niah, Platform};
+use crate::identity::Platform;
+use crate::model::Niah;
 use serde::Serialize;
 use std::path::PathBuf;
 use ts_rs::TS;

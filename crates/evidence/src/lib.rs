@@ -7,6 +7,7 @@ mod audit;
 mod compare;
 mod finding;
 mod gate;
+mod identity;
 mod json;
 mod model;
 mod read;
@@ -19,10 +20,11 @@ pub use compare::{
     Scope, compare,
 };
 pub use finding::{Finding, Severity};
+pub use identity::{Identity, Platform, Role};
 pub use gate::{GateCell, GateKind, GateReport, GateVerdict, MEMORY_LIMIT_BYTES, gate};
 pub use model::{
-    Arm, Identity, MemoryFigure, MemoryKind, Niah, NiahKind, Platform, Prompt, PromptFit, Provenance,
-    Restoration, RestoredLayer, Role, Row, Settings, dataset_digest,
+    Arm, MemoryFigure, MemoryKind, Niah, NiahKind, Prompt, PromptFit, Provenance, Restoration, RestoredLayer,
+    Row, Settings, dataset_digest,
 };
 pub use read::{File, ReadError, find, read};
 pub use recompute::{DecodeOnly, Paired, Recomputed, Spreads};

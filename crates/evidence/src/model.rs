@@ -8,56 +8,6 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use ts_rs::TS;
 
-/// Whether a file is needle evidence, or evidence of another kind that is kept and shown but carries no needle gate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, TS)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// One of the three needle kinds.
-    Niah,
-    /// Anything else.
-    Other,
-}
-
-/// Machine that a file comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, TS)]
-#[serde(rename_all = "lowercase")]
-pub enum Platform {
-    /// A CUDA device.
-    Cuda,
-    /// Apple silicon.
-    Mac,
-    /// A processor without an accelerator.
-    Cpu,
-    /// Not stated.
-    Unknown,
-}
-
-impl Platform {
-    /// The platform as a reader writes it.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Cuda => "CUDA",
-            Self::Mac => "Mac",
-            Self::Cpu => "CPU",
-            Self::Unknown => "unknown",
-        }
-    }
-}
-
-/// What a file is.
-#[derive(Clone, Debug, PartialEq, Serialize, TS)]
-pub struct Identity {
-    /// `/kind`.
-    pub kind: Option<String>,
-    /// Needle evidence or not.
-    pub role: Role,
-    /// `/schema_version`, as stored.
-    #[ts(type = "unknown")]
-    pub schema_version: Option<Value>,
-    /// Machine.
-    pub platform: Platform,
-}
-
 /// The needle kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, TS)]
 #[serde(rename_all = "kebab-case")]
@@ -71,7 +21,7 @@ pub enum NiahKind {
 }
 
 impl NiahKind {
-    fn of(kind: &str) -> Option<Self> {
+    pub(crate) fn of(kind: &str) -> Option<Self> {
         match kind {
             "k1e_niah_validation" => Some(Self::SameCheckpoint),
             "k3_integrated_niah_acceptance" => Some(Self::CrossModel),
@@ -449,34 +399,6 @@ impl Datasets {
             std::rc::Rc::new(dataset.samples().map(Iterator::collect).unwrap_or_default())
         });
         std::rc::Rc::clone(made)
-    }
-}
-
-/// What a file is (RULES §3; our own provenance comes first).
-pub(crate) fn identity(value: &Value) -> Identity {
-    let kind = value.text("/kind").map(str::to_owned);
-    let niah = kind.as_deref().and_then(NiahKind::of);
-    Identity {
-        role: if niah.is_some() { Role::Niah } else { Role::Other },
-        schema_version: value.at("/schema_version").cloned(),
-        platform: platform(value, niah),
-        kind,
-    }
-}
-
-fn platform(value: &Value, niah: Option<NiahKind>) -> Platform {
-    let device = value.text("/config/device");
-    match value.text("/provenance/device") {
-        Some("cpu") => return Platform::Cpu,
-        Some("cuda") => return Platform::Cuda,
-        Some("metal") => return Platform::Mac,
-        _ => {}
-    }
-    match (device, niah) {
-        (Some("cuda"), _) | (_, Some(NiahKind::CrossModel)) => Platform::Cuda,
-        (Some("mps"), _) | (_, Some(NiahKind::CrossModelMac)) => Platform::Mac,
-        (Some("cpu"), _) => Platform::Cpu,
-        _ => Platform::Unknown,
     }
 }
 

@@ -3,7 +3,8 @@
 use super::{Case, schema};
 use crate::Finding;
 use crate::json::{At, round};
-use crate::model::{NiahKind, Platform};
+use crate::identity::Platform;
+use crate::model::NiahKind;
 use serde_json::{Map, Value, json};
 
 const GIB: f64 = 1_073_741_824.0;

@@ -7,19 +7,21 @@ mod claims;
 mod kinds;
 mod mac;
 mod neighbours;
+mod other;
 mod own;
 mod repo_gate;
 
 pub(crate) use repo_gate::repo_gate;
 
 use crate::finding::INTEGRITY;
-use crate::model::{self, Datasets, Identity, Niah, NiahKind, Platform, Role};
+use crate::identity::{Identity, Platform, Role, identity};
+use crate::model::{self, Datasets, Niah, NiahKind};
 use crate::read::File;
 use crate::recompute::{self, Recomputed};
 use crate::{Finding, json::At};
 use niah::Sample;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::path::PathBuf;
 use std::rc::Rc;
 use ts_rs::TS;
@@ -57,7 +59,11 @@ pub struct Audit {
     pub identity: Identity,
     /// Needle evidence, recounted; null for other kinds.
     pub niah: Option<Niah>,
-    /// What the file claims: its `gate` block as stored.
+    /// Samples; for other kinds sessions, agents or prompts, whichever the kind counts.
+    pub n: Option<u64>,
+    /// Stored recall by label, for kinds that are no needle evidence; null where a row has none.
+    pub recall: Option<Vec<(String, Option<f64>)>>,
+    /// What the file claims of itself, as stored.
     #[ts(type = "unknown")]
     pub claimed_gate: Option<Value>,
     /// Recomputed numbers; null for other kinds.
@@ -128,7 +134,7 @@ pub fn audit(files: &[File]) -> Vec<Audit> {
 
 fn audit_one(file: &File, datasets: &mut Datasets) -> Audit {
     let value = &file.value;
-    let identity = model::identity(value);
+    let identity = identity(value, &file.name);
     let read = model::niah(value, datasets);
     let (niah, samples) = read.map_or((None, Rc::default()), |(niah, samples)| (Some(niah), samples));
     let recomputed = niah.as_ref().map(|niah| recompute::recompute(value, niah));
@@ -140,17 +146,34 @@ fn audit_one(file: &File, datasets: &mut Datasets) -> Audit {
         kinds::rules(&case, &mut findings);
         mac::rules(&case, &mut findings);
         own::rules(&case, &mut findings);
-    } else {
-        nameless(value, &identity, &mut findings);
+    }
+    let other = other::Case { value, shape: &identity.shape, name: &file.name };
+    let summary = match &niah {
+        Some(niah) => other::Summary {
+            n: Some(niah.n),
+            recall: None,
+            claimed: value.at("/gate").map(without_violations),
+        },
+        None => other::summary(&other),
+    };
+    if identity.role == Role::Other {
+        other::rules(&other, &mut findings);
     }
     let integrity_ok = !findings.iter().any(|finding| INTEGRITY.contains(&finding.code));
-    let verdicts = verdicts(&identity, niah.as_ref(), value, &findings, integrity_ok);
+    let verdicts = match (&niah, identity.role) {
+        (Some(niah), _) => niah_verdicts(niah, value, &findings, integrity_ok),
+        (None, Role::Niah) => [Verdict::Inconclusive; 3],
+        (None, Role::Other) if !integrity_ok => [Verdict::Fail; 3],
+        (None, Role::Other) => [other::verdict(&other, &findings); 3],
+    };
     Audit {
         path: file.path.clone(),
         name: file.name.clone(),
         bytes: file.bytes,
         sha256: file.sha256.clone(),
-        claimed_gate: value.at("/gate").cloned(),
+        n: summary.n,
+        recall: summary.recall,
+        claimed_gate: summary.claimed,
         identity,
         niah,
         recomputed,
@@ -162,32 +185,17 @@ fn audit_one(file: &File, datasets: &mut Datasets) -> Audit {
     }
 }
 
-fn nameless(value: &Value, identity: &Identity, out: &mut Vec<Finding>) {
-    if identity.kind.is_none() {
-        out.push(Finding::new("NO_KIND", "/kind", "the file names no kind", json!({})));
-    } else if identity.role == Role::Other && value.get("schema_version").is_none() {
-        out.push(Finding::new(
-            "NO_SCHEMA_VERSION",
-            "/schema_version",
-            "the file names no schema version",
-            json!({}),
-        ));
+/// The stored gate without the list of the reference's own codes, which is judged apart.
+fn without_violations(gate: &Value) -> Value {
+    let mut gate = gate.clone();
+    if let Value::Object(fields) = &mut gate {
+        fields.shift_remove("evidence_violations");
     }
+    gate
 }
 
 /// RULES §6.1, in order: the verdict, the verdict ignoring schema age, the strict one.
-fn verdicts(
-    identity: &Identity,
-    niah: Option<&Niah>,
-    value: &Value,
-    findings: &[Finding],
-    integrity_ok: bool,
-) -> [Verdict; 3] {
-    let Some(niah) = niah else {
-        let verdict =
-            if identity.role == Role::Niah { Verdict::Inconclusive } else { Verdict::NotAGateReport };
-        return [verdict; 3];
-    };
+fn niah_verdicts(niah: &Niah, value: &Value, findings: &[Finding], integrity_ok: bool) -> [Verdict; 3] {
     let fired = |codes: &[&str]| findings.iter().any(|finding| codes.contains(&finding.code));
     let gate = match niah.pair() {
         _ if !integrity_ok => Verdict::Fail,
