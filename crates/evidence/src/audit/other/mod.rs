@@ -34,7 +34,7 @@ struct Family {
     verdict: fn(&Case, &[Finding]) -> Verdict,
 }
 
-const FAMILIES: [Family; 0] = [];
+const FAMILIES: &[Family] = &[];
 
 fn family(shape: &str) -> Option<&'static Family> {
     FAMILIES.iter().find(|family| (family.holds)(shape))
