@@ -2,7 +2,9 @@
 
 use crate::json::{At, round, spread};
 use crate::model::{Niah, NiahKind};
-use crate::stats::{Interval, clopper_pearson, mcnemar, pairs_needed, upper95};
+use crate::stats::{
+    Interval, clopper_pearson, conservative_difference, mcnemar, pairs_needed, tango, upper95,
+};
 use crate::{audit, json};
 use serde::Serialize;
 use serde_json::Value;
@@ -50,6 +52,8 @@ pub struct Paired {
     pub loss_upper975: f64,
     /// Conservative 95 % interval of the difference, percentage points, 1 decimal: gains and losses each at 97.5 %.
     pub delta_interval_pp: Interval,
+    /// Tango's 95 % score interval of the difference, percentage points, 1 decimal.
+    pub delta_tango_pp: Interval,
     /// Samples on which both arms wrote the same text.
     pub identical_texts: u64,
     /// Samples.
@@ -99,11 +103,6 @@ pub(crate) fn row_prefill(row: &Value) -> Option<f64> {
     row.number(key)
 }
 
-/// A Clopper–Pearson interval rounded to 4 decimals.
-pub(crate) fn rounded(interval: Interval, places: usize) -> Interval {
-    Interval { low: round(interval.low, places), high: round(interval.high, places) }
-}
-
 pub(crate) fn recompute(value: &Value, niah: &Niah) -> Recomputed {
     let mac = niah.kind == NiahKind::CrossModelMac;
     let with_throughput = mac && value.at("/throughput").is_some();
@@ -137,8 +136,6 @@ fn paired(niah: &Niah) -> Option<Paired> {
     let lost = count(|sut, oracle| !sut && oracle).min(n);
     let informative_n = oracle.hits;
     let retained = informative_n.saturating_sub(lost);
-    let (gain, loss) =
-        (rounded(clopper_pearson(gained, n, 0.025), 4), rounded(clopper_pearson(lost, n, 0.025), 4));
     let delta = sut.hits as f64 - oracle.hits as f64;
     Some(Paired {
         delta_pp: round(100.0 * delta / n as f64, 4),
@@ -149,13 +146,11 @@ fn paired(niah: &Niah) -> Option<Paired> {
         informative_n,
         retained,
         retention_interval: (informative_n > 0)
-            .then(|| rounded(clopper_pearson(retained, informative_n, 0.05), 4)),
+            .then(|| clopper_pearson(retained, informative_n, 0.05).rounded(4)),
         loss_upper95: round(upper95(lost, n), 4),
         loss_upper975: round(clopper_pearson(lost, n, 0.05).high, 4),
-        delta_interval_pp: Interval {
-            low: round(100.0 * (gain.low - loss.high), 1),
-            high: round(100.0 * (gain.high - loss.low), 1),
-        },
+        delta_interval_pp: conservative_difference(gained, lost, n).percentage_points(),
+        delta_tango_pp: tango(gained, lost, n).percentage_points(),
         identical_texts: rows().filter(|(s, o)| s.text == o.text).count() as u64,
         n,
         mcnemar_p: mcnemar(gained, lost),

@@ -3,7 +3,7 @@
 use super::Case;
 use crate::Finding;
 use crate::json::{At, eq6, round};
-use crate::recompute::{rounded, within_5pp};
+use crate::recompute::within_5pp;
 use crate::stats::clopper_pearson;
 use serde_json::{Value, json};
 
@@ -82,7 +82,7 @@ fn oracle_floor(case: &Case, out: &mut Vec<Finding>) {
         out.push(Finding::new("DELTA_ON_ZERO_RECALL", pointer, message, data));
     } else if 20 * u128::from(oracle.hits) < 19 * u128::from(n) {
         let retained = case.recomputed.paired.as_ref().map_or(0, |paired| paired.retained);
-        let interval = rounded(clopper_pearson(retained, oracle.hits, 0.05), 4);
+        let interval = clopper_pearson(retained, oracle.hits, 0.05).rounded(4);
         let message = format!("the oracle recalls only {} of {n}: just those can show a loss", oracle.hits);
         let data = json!({
             "oracle_recall": oracle.recall,
