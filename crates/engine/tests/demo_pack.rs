@@ -37,7 +37,7 @@ fn models() -> Models<Candle> {
 /// Ids of the first prompt of a rung.
 fn prompt(rung: u32) -> Vec<u32> {
     let sample = Rung(rung).dataset(42, 1).samples().unwrap().next().unwrap();
-    Tokenizer::load(&folder("verifier")).unwrap().encode_chat(&sample.prompt).unwrap()
+    Tokenizer::load(&folder("verifier")).unwrap().encode_chat(&sample.prompt()).unwrap()
 }
 
 fn last(models: &Models<Candle>, ids: &[u32], arm: Arm) -> Vec<f32> {

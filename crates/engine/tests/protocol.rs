@@ -100,7 +100,7 @@ fn the_demo_pack_recalls_in_every_arm_but_sink_window() {
         for arm in Arm::ALL {
             let mut seconds = 0.0;
             for (i, sample) in samples.iter().enumerate() {
-                let Event::Done(result) = host.ask(&trial(arm, &sample.prompt)) else { panic!("{arm}") };
+                let Event::Done(result) = host.ask(&trial(arm, &sample.prompt())) else { panic!("{arm}") };
                 assert_eq!(
                     Score::of(&result.text, &sample.answer).strict,
                     arm != Arm::SinkWindow,

@@ -185,7 +185,7 @@ pub fn compare(a: &Audit, b: &Audit) -> Comparison {
         comparison.axes = all_axes(&Scope::No, "one of the files is no needle evidence");
         return comparison;
     };
-    let pair = Pair { a, b, left, right, factors: factors(left, right, a, b) };
+    let pair = Pair { a, b, left, right, factors: factors(left, right) };
     comparison.class = pair.class();
     let (verdict, axes) = pair.judge();
     (comparison.verdict, comparison.axes) = (verdict, axes);
@@ -424,38 +424,44 @@ impl Factor {
     }
 }
 
+/// Last component of a path or model id.
+pub(crate) fn last_component(id: &str) -> &str {
+    id.trim_end_matches('/').rsplit('/').next().unwrap_or(id)
+}
+
+/// One setting of one file: name, whether an experiment changes it on purpose, value.
+type Setting = (&'static str, bool, String);
+
 /// RULES §7.1, in the order in which a difference is named.
-fn factors(left: &Niah, right: &Niah, a: &Audit, b: &Audit) -> Vec<Factor> {
-    let last = |id: &Option<String>| {
-        id.as_deref().map_or_else(
-            || UNRECORDED.to_owned(),
-            |id| id.trim_end_matches('/').rsplit('/').next().unwrap_or(id).to_owned(),
-        )
-    };
+pub(crate) fn settings(niah: &Niah) -> [Setting; 14] {
+    let last = |id: &Option<String>| id.as_deref().map_or(UNRECORDED, last_component).to_owned();
     let on = |flag: bool| if flag { "on" } else { "off" }.to_owned();
     let shown = |value: Option<u64>| value.map_or_else(|| UNRECORDED.to_owned(), |value| value.to_string());
-    let mut factors = Vec::new();
-    let mut push = |name, treatment, of: &dyn Fn(&Niah, &Audit) -> String| {
-        let (a, b) = (of(left, a), of(right, b));
-        factors.push(Factor { name, differs: a != b, a, b, treatment });
-    };
-    push("verifier", false, &|niah, _| last(&niah.verifier));
-    push("weights", false, &|niah, _| niah.weights_digest().unwrap_or_else(|| UNRECORDED.to_owned()));
-    push("dtype", false, &|niah, _| niah.settings.dtype.clone());
-    push("attention", false, &|niah, _| {
-        niah.settings.attention.clone().unwrap_or_else(|| UNRECORDED.to_owned())
-    });
-    push("drafter", true, &|niah, _| last(&niah.drafter));
-    push("f_θ", true, &|niah, _| last(&niah.f_theta));
-    push("S5", true, &|niah, _| on(niah.s5));
-    push("identity", true, &|niah, _| on(niah.identity));
-    push("codec", true, &|niah, _| on(niah.settings.codec));
-    push("stateful", true, &|niah, _| on(niah.settings.stateful));
-    push("decode", true, &|niah, _| niah.decode.clone());
-    push("token budget", true, &|niah, _| shown(niah.max_new_tokens));
-    push("sink + window", true, &|niah, _| format!("{} + {}", shown(niah.sink), shown(niah.window)));
-    push("warm-up", true, &|niah, _| shown(niah.settings.warmup));
-    factors
+    let recorded = |value: Option<String>| value.unwrap_or_else(|| UNRECORDED.to_owned());
+    [
+        ("verifier", false, last(&niah.verifier)),
+        ("weights", false, recorded(niah.weights_digest())),
+        ("dtype", false, niah.settings.dtype.clone()),
+        ("attention", false, recorded(niah.settings.attention.clone())),
+        ("drafter", true, last(&niah.drafter)),
+        ("f_θ", true, last(&niah.f_theta)),
+        ("S5", true, on(niah.s5)),
+        ("identity", true, on(niah.identity)),
+        ("codec", true, on(niah.settings.codec)),
+        ("stateful", true, on(niah.settings.stateful)),
+        ("decode", true, niah.decode.clone()),
+        ("token budget", true, shown(niah.max_new_tokens)),
+        ("sink + window", true, format!("{} + {}", shown(niah.sink), shown(niah.window))),
+        ("warm-up", true, shown(niah.settings.warmup)),
+    ]
+}
+
+fn factors(left: &Niah, right: &Niah) -> Vec<Factor> {
+    settings(left)
+        .into_iter()
+        .zip(settings(right))
+        .map(|((name, treatment, a), (_, _, b))| Factor { name, differs: a != b, a, b, treatment })
+        .collect()
 }
 
 fn memory(left: &Niah, right: &Niah) -> Vec<MemoryRow> {

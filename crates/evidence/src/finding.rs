@@ -51,7 +51,7 @@ impl Finding {
 }
 
 /// Codes after which no verdict but fail is possible: stored numbers that do not follow from stored rows (RULES §6.3).
-pub(crate) const INTEGRITY: [&str; 18] = [
+pub(crate) const INTEGRITY: [&str; 22] = [
     "ARRAY_LEN_MISMATCH",
     "RECALL_FLAG_MISMATCH",
     "RECALL_VALUE_MISMATCH",
@@ -70,6 +70,10 @@ pub(crate) const INTEGRITY: [&str; 18] = [
     "NAIVE_MISMATCH",
     "EVIDENCE_VIOLATIONS_MISMATCH",
     "DATASET_LENGTH_MISMATCH",
+    "LADDER_SOURCE_MISMATCH",
+    "SWEEP_VALUE_MISMATCH",
+    "ACCEPTANCE_MISMATCH",
+    "JUNIT_COUNT_MISMATCH",
 ];
 
 /// Severity of a code, why it matters, what would fix it.
@@ -95,7 +99,10 @@ fn meaning(code: &str) -> (Severity, &'static str, &'static str) {
         | "MEM_SUM_MISMATCH"
         | "SAVINGS_MISMATCH"
         | "NAIVE_MISMATCH"
-        | "EVIDENCE_VIOLATIONS_MISMATCH" => (Error, EDITED, RERUN),
+        | "EVIDENCE_VIOLATIONS_MISMATCH"
+        | "SWEEP_VALUE_MISMATCH"
+        | "ACCEPTANCE_MISMATCH"
+        | "JUNIT_COUNT_MISMATCH" => (Error, EDITED, RERUN),
         "DATASET_LENGTH_MISMATCH" => (
             Error,
             "The prompts that ran are not those of the recorded seed and bounds, so answers and depths are unknown.",
@@ -133,7 +140,7 @@ fn meaning(code: &str) -> (Severity, &'static str, &'static str) {
         ),
         "SUT_NEVER_RAN" => (
             Error,
-            "The system under test produced no block: the numbers are those of a fallback.",
+            "The system under test did not run: whatever figures stand here are not its own.",
             "Run again without the fallback.",
         ),
         "GEN_BUDGET_TOO_SMALL" => (
@@ -286,6 +293,31 @@ fn meaning(code: &str) -> (Severity, &'static str, &'static str) {
             "An arm with nothing restored recalls as much as the restored one.",
             "Use a longer haystack or a smaller window, so that the needle is evicted.",
         ),
+        "LADDER_SOURCE_MISMATCH" => (
+            Error,
+            "The ladder repeats a number that the file it was taken from does not hold.",
+            "Assemble the ladder again from its files.",
+        ),
+        "BASELINE_MODEL_MISMATCH" => (
+            Error,
+            "Latency was compared with a baseline of a much smaller model, so no regression could show.",
+            "Record a baseline of the same model and compare again.",
+        ),
+        "THRESHOLD_MOVED" => (
+            Warn,
+            "The bound was raised until a measurement that had failed passed: the gate followed the result.",
+            "Set bounds before measuring, and give a reason when one is moved.",
+        ),
+        "REFERENCE_NOT_COMPARABLE" => (
+            Warn,
+            "The figure beside it comes from other prompts or another model, so the two do not compare.",
+            "Embed a reference of the same prompts and verifier.",
+        ),
+        "DECODE_SLOPE" => (
+            Warn,
+            "Decoding slows down with context far more than the K/V that the model attends to can explain.",
+            "Profile a decode step at the longest context: something scans or copies the whole history.",
+        ),
         "MEMORY_ABSENT" => (Info, "No memory figure is recorded.", "Record measured memory."),
         "MEM_NO_PEAK_COUNTER" => (
             Info,
@@ -309,10 +341,176 @@ fn meaning(code: &str) -> (Severity, &'static str, &'static str) {
             "The same samples stand in another file: pooling them would count one observation twice.",
             "Count only one of the files.",
         ),
+        "STATUS_CONTRADICTION" => (
+            Error,
+            "The status says one thing, a measured field of the same file another.",
+            "Derive the status from the fields, then run again.",
+        ),
+        "LOAD_FAILED" => (
+            Error,
+            "The model did not load, so nothing was measured.",
+            "Fix the model's files or the loader; the stored fingerprints say where to look.",
+        ),
+        "CROSSHOST_IS_LOOPBACK" => (
+            Error,
+            "Both ends ran on one machine: the figures say nothing about a network.",
+            "Run the echo on a second machine.",
+        ),
+        "RECALL_MISS" => (
+            Warn,
+            "The code was not recalled at this context length.",
+            "Run an oracle there too: without one nobody knows whether eviction lost it.",
+        ),
+        "CODEC_NO_COMPRESSION" => (
+            Warn,
+            "The codec's cache is as large as the one without it: only its error was tested.",
+            "Measure the bytes that are really kept.",
+        ),
+        "COMPONENT_SKIPPED" => {
+            (Warn, "The run reports success with a part switched off.", "Run again with that part.")
+        }
+        "DRAFTER_FIDELITY_UNKNOWN" => (
+            Warn,
+            "A drafter loaded by a class that is not its own also runs forward, with wrong weights.",
+            "Record whether its own architecture was loaded.",
+        ),
+        "FTHETA_ZERO_RECALL" => (
+            Warn,
+            "With f_θ alone no code is recalled: the recall of other rows comes from true K/V.",
+            "Train f_θ further, and judge by the row at α = 0.",
+        ),
+        "NO_PER_SAMPLE" => {
+            (Warn, "Recall is stored as one number; nobody can recount it.", "Keep the text of every sample.")
+        }
+        "TOKENS_ONLY" => (
+            Warn,
+            "Token ids without their tokenizer cannot be read, so recall cannot be recounted.",
+            "Keep the decoded text too.",
+        ),
+        "KV_RESIDENT_IS_FORMULA" => (
+            Warn,
+            "Resident K/V is window times a constant, and leaves out the layers that keep everything.",
+            "Count the bytes of the tensors that are held.",
+        ),
+        "S5_MODE_UNRECORDED" => (
+            Warn,
+            "Exact layers can carry the code past restoration; which were exact is not recorded.",
+            "Record the exact layers.",
+        ),
+        "SKIPPED_ARM_REPORTS_ZERO" => {
+            (Warn, "A zero of an arm that never ran reads as a measured failure.", "Store null.")
+        }
+        "MEAN_OF_RATES" => (
+            Info,
+            "A mean of rates favours the fast samples; tokens over time is what a user gets.",
+            "Report total tokens over total time.",
+        ),
+        "UNIT_GIB_LABELLED_GB" => {
+            (Info, "A field named GB holds GiB, 7 % more bytes.", "Name the unit that is stored.")
+        }
+        "SWEEP_UNORDERED" => (Info, "The rows are out of order; a curve must sort them.", "Nothing to do."),
+        "MSE_FROM_ONE_SAMPLE" => (
+            Info,
+            "One sample does not tell how far the error varies.",
+            "Average the error over several samples.",
+        ),
+        "FILE_RENAMED" => (
+            Info,
+            "The file has another name than the run gave it; other files may point to the old one.",
+            "Keep the name.",
+        ),
+        "CROSSHOST_SIMULATED" => {
+            (Info, "Delays were added in software; no network was crossed.", "Measure between two machines.")
+        }
+        "FEW_PROMPTS" => (Info, "Acceptance varies much between prompts.", "Use at least 20 prompts."),
+        "TRAIN_SANITY_ONLY" => (
+            Info,
+            "A falling loss shows that training works, not that the code is recalled.",
+            "Run the needle ladder with this f_θ.",
+        ),
+        "TRAIN_HAS_NIAH" => (
+            Info,
+            "Needle prompts were trained on; needle runs of like length are not held out.",
+            "Test at lengths and with seeds outside the training set.",
+        ),
         "NO_KIND" => {
             (Info, "The file does not say what kind it is; it was classified by its keys.", "Nothing to do.")
         }
         "NO_SCHEMA_VERSION" => (Info, "The file carries no schema version.", "Nothing to do."),
+        "MEM_ZERO_READING" => (
+            Error,
+            "A counter that only reads zero measured nothing, so nothing follows about memory.",
+            "Repair the counter and run again.",
+        ),
+        "SPEEDUP_AT_BROKEN_RECALL" => (
+            Error,
+            "Wrong answers may come at any speed; a rate counts only where recall holds.",
+            "Repair recall first, then measure the speed.",
+        ),
+        "RUN_ERRORS" => (
+            Error,
+            "Figures over the requests that worked leave out those that failed.",
+            "Find why requests failed and run again without errors.",
+        ),
+        "DECODE_RATE_IS_E2E" => (
+            Warn,
+            "The decode rate was derived from the end-to-end time, so prefill is still in it.",
+            "Time the decode phase on its own.",
+        ),
+        "ADMISSION_CEILING_EXCEEDED" => (
+            Warn,
+            "More agents ran than the file's own formula admits, so its bytes per session are not those of the run.",
+            "Measure the bytes per session and derive the ceiling from them.",
+        ),
+        "MEM_FOOTPRINT_SCOPE" => (
+            Warn,
+            "A process that holds the model cannot be smaller than half its weights: the counter looks elsewhere.",
+            "Count the memory of the process, or the device, that holds weights and cache.",
+        ),
+        "PROXY_MODEL" => (
+            Warn,
+            "Memory and latency of another model say little about the one that is claimed.",
+            "Measure with the claimed verifier.",
+        ),
+        "CAPACITY_DERIVED_NOT_MEASURED" => (
+            Warn,
+            "The claimed capacity comes from a formula; what was run gives less.",
+            "Claim the ratio that was measured, or run as many agents as claimed.",
+        ),
+        "EXIT_NONZERO_NO_FAILURES" => (
+            Warn,
+            "The suite failed as a whole, though no test did: something outside the tests broke.",
+            "Read the log of the run: coverage limits and collection errors are usual causes.",
+        ),
+        "PEAK_SHARED_BY_ARMS" => (
+            Info,
+            "One peak for both arms is the larger of the two and shows no saving.",
+            "Reset the peak counter between the arms.",
+        ),
+        "KV_POOL_NULL" => (
+            Info,
+            "Without the size of the pool, memory per session cannot be worked out.",
+            "Record the size of the K/V pool.",
+        ),
+        "OOM" => (
+            Info,
+            "The highest levels did not fit; capacity ends below them.",
+            "Read capacity from the levels that ran.",
+        ),
+        "NO_RESTORATION_CONTROL" => (
+            Info,
+            "What is recalled here comes through the full-attention layers alone: a baseline for restoration.",
+            "Set restored runs beside it.",
+        ),
+        "PARTIAL_RUN" => {
+            (Info, "A checkpoint leaves out whatever came after it.", "Read the final report instead.")
+        }
+        "NO_RECALL" => (
+            Info,
+            "Speed and memory of answers that nobody checked.",
+            "Measure recall in the same run.",
+        ),
+        "TESTS_SKIPPED" => (Info, "A skipped test proves nothing.", "Run the tests where they apply."),
         _ => (Info, "", ""),
     }
 }

@@ -3,8 +3,8 @@
 //! Three honest outcomes (pass, fail, undecided) and two warnings (vacuous, missing).
 
 use crate::audit::{Audit, Verdict};
-use crate::json::round;
 use crate::identity::Platform;
+use crate::json::round;
 use crate::model::Niah;
 use serde::Serialize;
 use std::path::PathBuf;

@@ -10,21 +10,22 @@ mod gate;
 mod identity;
 mod json;
 mod model;
+mod normalise;
 mod read;
 mod recompute;
 pub mod stats;
 
-pub use audit::{Audit, Verdict, audit};
+pub use audit::{Audit, CrossFile, Scan, Verdict, audit, scan};
 pub use compare::{
     Agreement, Axis, AxisName, Comparison, Factor, MemoryRow, PairClass, PairVerdict, SampleCell, SampleRow,
     Scope, compare,
 };
 pub use finding::{Finding, Severity};
-pub use identity::{Identity, Platform, Role};
 pub use gate::{GateCell, GateKind, GateReport, GateVerdict, MEMORY_LIMIT_BYTES, gate};
+pub use identity::{Identity, Platform, Role};
 pub use model::{
-    Arm, MemoryFigure, MemoryKind, Niah, NiahKind, Prompt, PromptFit, Provenance, Restoration, RestoredLayer,
-    Row, Settings, dataset_digest,
+    Arm, MemoryFigure, MemoryKind, Niah, NiahKind, PromptFit, Provenance, Restoration, RestoredLayer, Row,
+    Settings, ThroughputFigure, TimeScope, dataset_digest,
 };
-pub use read::{File, ReadError, find, read};
-pub use recompute::{DecodeOnly, Paired, Recomputed, Spreads};
+pub use read::{File, Place, ReadError, find, read};
+pub use recompute::{Analytic, DecodeOnly, Paired, Recomputed, Spreads};

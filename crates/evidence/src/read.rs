@@ -11,11 +11,29 @@ const SKIPPED_FOLDERS: [&str; 3] = ["node_modules", ".git", "target"];
 /// Links in circles end here.
 const MAX_DEPTH: usize = 32;
 
+/// Where an evidence file lies.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The file.
+    pub path: PathBuf,
+    /// The scanned folder that it was found in: paths inside the file are relative to it.
+    pub root: PathBuf,
+}
+
+impl From<&Path> for Place {
+    /// A file named on its own; its folder is the root.
+    fn from(path: &Path) -> Self {
+        Self { root: path.parent().unwrap_or(Path::new("")).to_owned(), path: path.to_owned() }
+    }
+}
+
 /// One evidence file, as it lies on the disk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct File {
     /// Where it was read from.
     pub path: PathBuf,
+    /// The scanned folder that it was found in.
+    pub root: PathBuf,
     /// Its file name.
     pub name: String,
     /// Size in bytes.
@@ -54,43 +72,55 @@ pub enum ReadError {
 }
 
 /// Every `*.json` below the given files and folders, sorted, each once. Files that are named are taken as they are.
-pub fn find(paths: &[PathBuf]) -> Vec<PathBuf> {
+pub fn find(paths: &[PathBuf]) -> Vec<Place> {
     let mut found = Vec::new();
     for path in paths {
-        if path.is_dir() { walk(path, MAX_DEPTH, &mut found) } else { found.push(path.clone()) }
+        if path.is_dir() {
+            walk(path, path, MAX_DEPTH, &mut found)
+        } else {
+            found.push(path.as_path().into())
+        }
     }
     found.sort();
-    found.dedup();
+    found.dedup_by(|a, b| a.path == b.path);
     found
 }
 
-fn walk(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+fn walk(root: &Path, folder: &Path, depth: usize, found: &mut Vec<Place>) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let (path, name) = (entry.path(), entry.file_name());
         if path.is_dir() {
             if depth > 0 && !SKIPPED_FOLDERS.iter().any(|skipped| name == *skipped) {
-                walk(&path, depth - 1, found);
+                walk(root, &path, depth - 1, found);
             }
         } else if path.extension().is_some_and(|ending| ending == "json") {
-            found.push(path);
+            let path = path.strip_prefix(".").map(Path::to_owned).unwrap_or(path);
+            found.push(Place { path, root: root.to_owned() });
         }
     }
 }
 
 /// Reads one file of at most 64 MiB.
-pub fn read(path: &Path) -> Result<File, ReadError> {
+pub fn read(place: &Place) -> Result<File, ReadError> {
+    let path = &place.path;
     let bytes = files::read_capped(path, CAP)?;
     if bytes.is_empty() {
-        return Err(ReadError::Empty(path.to_owned()));
+        return Err(ReadError::Empty(path.clone()));
     }
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let value = parse(&bytes).map_err(|reason| ReadError::NotJson { path: path.to_owned(), reason })?;
-    match value {
-        Value::Object(_) => {}
-        other => return Err(ReadError::NotEvidence { path: path.to_owned(), found: kind_of(&other) }),
+    let value = parse(&bytes).map_err(|reason| ReadError::NotJson { path: path.clone(), reason })?;
+    if !value.is_object() {
+        return Err(ReadError::NotEvidence { path: path.clone(), found: kind_of(&value) });
     }
-    Ok(File { path: path.to_owned(), name, bytes: bytes.len() as u64, sha256: files::sha256(&bytes), value })
+    Ok(File {
+        path: path.clone(),
+        root: place.root.clone(),
+        name,
+        bytes: bytes.len() as u64,
+        sha256: files::sha256(&bytes),
+        value,
+    })
 }
 
 fn kind_of(value: &Value) -> &'static str {

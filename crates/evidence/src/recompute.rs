@@ -2,6 +2,7 @@
 
 use crate::json::{At, round, spread};
 use crate::model::{Niah, NiahKind};
+use crate::normalise::{decode_rates, stage_rows};
 use crate::stats::{
     Interval, clopper_pearson, conservative_difference, mcnemar, pairs_needed, tango, upper95,
 };
@@ -21,6 +22,8 @@ pub struct Recomputed {
     pub decode_only: Option<DecodeOnly>,
     /// The stored speed-up.
     pub claimed_speedup: Option<f64>,
+    /// The memory formula (Mac kind).
+    pub analytic: Option<Analytic>,
     /// Codes of the reference's own gate on this file as it is (Mac kind).
     pub repo_gate_codes: Option<Vec<&'static str>>,
     /// The same read as schema 2, sorted, each once; only with a claimed speed-up.
@@ -92,11 +95,6 @@ pub struct DecodeOnly {
     pub speedup: f64,
 }
 
-/// Rows of a throughput block.
-pub(crate) fn stage_rows<'a>(value: &'a Value, block: &str) -> &'a [Value] {
-    value.list(&format!("/throughput/{block}/stage_timings")).unwrap_or_default()
-}
-
 /// `prefill_s` if the key exists, else `restored_prefill_s`.
 pub(crate) fn row_prefill(row: &Value) -> Option<f64> {
     let key = if row.pointer("/prefill_s").is_some() { "/prefill_s" } else { "/restored_prefill_s" };
@@ -119,6 +117,7 @@ pub(crate) fn recompute(value: &Value, niah: &Niah) -> Recomputed {
         spreads: with_throughput.then(|| spreads(value)),
         decode_only: with_throughput.then(|| decode_only(value)).flatten(),
         claimed_speedup,
+        analytic: if mac { analytic(value) } else { None },
         repo_gate_codes: mac.then(|| audit::repo_gate(value, None)),
         shadow_gate_codes: claimed_speedup.map(|_| shadow()),
     }
@@ -178,15 +177,8 @@ fn spreads(value: &Value) -> Spreads {
 
 fn decode_only(value: &Value) -> Option<DecodeOnly> {
     let median_rate = |block: &str, arm: &str| {
-        let tokens = value.list(&format!("/results/{arm}/per_sample_decode_tokens")).unwrap_or_default();
-        let rates: Vec<f64> = stage_rows(value, block)
-            .iter()
-            .zip(tokens)
-            .filter_map(|(row, tokens)| Some((row.number("/decode_s")?, tokens.as_f64()?)))
-            .filter(|(seconds, tokens)| *seconds > 0.0 && *tokens > 0.0)
-            .map(|(seconds, tokens)| tokens / seconds)
-            .collect();
-        json::median(&rates)
+        let results = value.at("/results").and_then(|results| results.get(arm))?;
+        json::median(&decode_rates(results, stage_rows(value, block)))
     };
     let cross = median_rate("k3_cross_model", "k3_cross_model")?;
     let oracle = median_rate("oracle_native_ar", "oracle")?;
@@ -194,5 +186,54 @@ fn decode_only(value: &Value) -> Option<DecodeOnly> {
         cross_median_tok_s: round(cross, 4),
         oracle_median_tok_s: round(oracle, 4),
         speedup: round(cross / oracle, 3),
+    })
+}
+
+/// The memory table of the Mac kind: a formula throughout, recomputed from its layers (RULES §5, memory).
+#[derive(Clone, Debug, PartialEq, Serialize, TS)]
+pub struct Analytic {
+    /// Resident bytes of the bounded cache.
+    pub total: f64,
+    /// Bytes of a cache that keeps every position of every layer.
+    pub naive: f64,
+    /// Bytes of the model's own cache, whose sliding layers keep 1024 positions.
+    pub native: f64,
+    /// The stored saving, percent.
+    pub claimed_savings_pct: Option<f64>,
+    /// The saving against the unbounded cache, percent, 1 decimal.
+    pub savings_pct: Option<f64>,
+    /// The saving against the native cache, percent, 1 decimal.
+    pub savings_vs_native_pct: Option<f64>,
+    /// The stored measured peak, 10⁶ bytes.
+    pub measured_peak_mb: Option<f64>,
+}
+
+/// Positions that a sliding layer of the model keeps by itself.
+const NATIVE_WINDOW: f64 = 1024.0;
+
+pub(crate) fn analytic(value: &Value) -> Option<Analytic> {
+    let s5 = value.at("/memory/s5")?;
+    let (len, dtype_bytes) = (s5.number("/seq_len")?, 2.0);
+    let layers = s5.list("/per_layer")?;
+    let per_token =
+        |layer: &Value| Some(2.0 * layer.number("/n_kv_heads")? * layer.number("/head_dim")? * dtype_bytes);
+    let sum = |sliding: bool| -> f64 {
+        let of_kind =
+            layers.iter().filter(|layer| (layer.text("/layer_type") == Some("sliding_attention")) == sliding);
+        of_kind.filter_map(per_token).sum()
+    };
+    let (sliding, full) = (sum(true), sum(false));
+    let total: f64 = layers.iter().filter_map(|layer| layer.number("/resident_bytes")).sum();
+    let naive = len * (sliding + full);
+    let native = len.min(NATIVE_WINDOW) * sliding + len * full;
+    let saving = |of: f64| (of > 0.0).then(|| round(100.0 * (1.0 - total / of), 1));
+    Some(Analytic {
+        total,
+        naive,
+        native,
+        claimed_savings_pct: value.number("/memory/savings_vs_naive_pct"),
+        savings_pct: saving(naive),
+        savings_vs_native_pct: saving(native),
+        measured_peak_mb: value.number("/memory/measured_peak_mb"),
     })
 }

@@ -1,8 +1,6 @@
 //! The whole corpus, every kind: each file is read, audited and gated without failure and with a reason.
 //! Skipped when `KAKEYA_GATE_REFERENCE` is unset.
 
-use std::time::Instant;
-
 #[test]
 fn every_file_of_the_corpus_is_audited_and_gated() {
     let Some(root) = std::env::var_os("KAKEYA_GATE_REFERENCE") else {
@@ -12,11 +10,10 @@ fn every_file_of_the_corpus_is_audited_and_gated() {
     let evidence = std::path::PathBuf::from(root).join("evidence");
     let paths = evidence::find(&[evidence.join("corpus"), evidence.join("branch-only")]);
     assert!(!paths.is_empty());
-    let start = Instant::now();
-    let files: Vec<evidence::File> = paths.iter().map(|path| evidence::read(path).unwrap()).collect();
-    let audits = evidence::audit(&files);
-    println!("{} files audited in {:.2} s", audits.len(), start.elapsed().as_secs_f64());
-    assert_eq!(audits.len(), files.len());
+    let scan = evidence::scan(&paths, || {});
+    assert!(scan.unreadable.is_empty(), "{:?}", scan.unreadable);
+    let audits = scan.audits;
+    assert_eq!(audits.len(), paths.len());
     let silent: Vec<String> = evidence::gate(&audits)
         .cells
         .iter()

@@ -8,7 +8,7 @@ use std::path::Path;
 
 fn fixture(name: &str) -> File {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/evidence");
-    evidence::read(&folder.join(name)).unwrap()
+    evidence::read(&folder.join(name).as_path().into()).unwrap()
 }
 
 /// Pointers of every value in a document.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 fn fixture(name: &str) -> File {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/evidence");
-    evidence::read(&folder.join(name)).unwrap()
+    evidence::read(&folder.join(name).as_path().into()).unwrap()
 }
 
 fn audited(file: &File) -> Audit {

@@ -96,6 +96,13 @@ pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
+/// SHA-256 of parts laid end to end, made one at a time: what is hashed need not fit the memory.
+pub fn sha256_parts<P: AsRef<[u8]>>(parts: impl IntoIterator<Item = P>) -> String {
+    let mut hasher = Sha256::new();
+    parts.into_iter().for_each(|part| hasher.update(part));
+    hex(&hasher.finalize())
+}
+
 /// SHA-256 of a file, streamed in 1 MiB blocks, as 64 lower-case hexadecimal digits.
 pub fn sha256_file(path: &Path) -> Result<String, FileError> {
     let failed = |e| FileError::io("cannot read", path, e);
@@ -125,6 +132,7 @@ mod tests {
     #[test]
     fn digest_of_abc_is_the_published_one() {
         // FIPS 180-2, appendix B.1
+        assert_eq!(sha256_parts(["a", "bc"]), sha256(b"abc"));
         assert_eq!(sha256(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     }
 

@@ -32,13 +32,11 @@ pub struct Dataset {
     pub max_lines: u32,
 }
 
-/// One needle prompt.
+/// One needle prompt: what tells it from another. Its text follows from these values and is made when asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
 pub struct Sample {
     /// Position in the dataset, from 0.
     pub index: usize,
-    /// The dataset's own text, before any [`PromptVariant`].
-    pub prompt: String,
     /// The code to recall, `PREFIX-dddd`.
     pub answer: String,
     /// Padding lines before the needle.
@@ -51,6 +49,17 @@ impl Sample {
     /// Where the needle lies, as a fraction of the padding: 0 = at the start, 1 = at the end.
     pub fn depth(&self) -> f64 {
         f64::from(self.needle_line) / f64::from(self.padding_lines)
+    }
+
+    /// The dataset's own text, before any [`PromptVariant`].
+    pub fn prompt(&self) -> String {
+        let mut lines: Vec<String> = (0..self.padding_lines)
+            .map(|i| format!("Note {i:04}: this paragraph is unrelated padding {FILLER_TAIL}"))
+            .collect();
+        let needle = format!("\nIMPORTANT: the secret code is {}.\n", self.answer);
+        lines.insert(self.needle_line.min(self.padding_lines) as usize, needle);
+        lines.push(QUESTION.to_owned());
+        lines.join("\n")
     }
 }
 
@@ -132,12 +141,7 @@ fn sample(random: &mut PythonRandom, index: usize, low: u32, high: u32) -> Sampl
     let prefix = random.choice(&PREFIXES);
     let answer = format!("{prefix}-{}", random.randint(1000, 9999));
     let needle_line = random.randint(MARGIN, padding_lines - MARGIN);
-    let mut lines: Vec<String> = (0..padding_lines)
-        .map(|i| format!("Note {i:04}: this paragraph is unrelated padding {FILLER_TAIL}"))
-        .collect();
-    lines.insert(needle_line as usize, format!("\nIMPORTANT: the secret code is {answer}.\n"));
-    lines.push(QUESTION.to_owned());
-    Sample { index, prompt: lines.join("\n"), answer, needle_line, padding_lines }
+    Sample { index, answer, needle_line, padding_lines }
 }
 
 /// How a dataset prompt is put to the model.
@@ -157,11 +161,12 @@ pub enum PromptVariant {
 
 impl PromptVariant {
     /// The text that reaches the chat template (or the tokenizer, for the raw variants).
-    pub fn text(self, prompt: &str) -> String {
+    pub fn text(self, sample: &Sample) -> String {
+        let prompt = sample.prompt();
         match self {
-            Self::Legacy | Self::Raw => prompt.to_owned(),
+            Self::Legacy | Self::Raw => prompt,
             Self::DirectAnswer => prompt.replace(FILLER_TAIL, DIRECT_FILLER_TAIL) + DIRECT_INSTRUCTION,
-            Self::RawCue => prompt.to_owned() + CUE,
+            Self::RawCue => prompt + CUE,
         }
     }
 

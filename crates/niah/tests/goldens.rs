@@ -35,7 +35,7 @@ fn every_golden_set_is_reproduced() {
         assert_eq!(samples.len(), wanted.len());
         for (sample, want) in samples.iter().zip(wanted) {
             assert_eq!(
-                files::sha256(sample.prompt.as_bytes()),
+                files::sha256(sample.prompt().as_bytes()),
                 want["sha256"],
                 "{dataset:?} {}",
                 sample.index
@@ -61,11 +61,11 @@ fn eviction_equals_the_golden_table() {
 fn committed_digests_of_cpython_prompts() {
     let first: Vec<_> = Rung(70).dataset(42, 2).samples().unwrap().collect();
     assert_eq!(
-        files::sha256(first[0].prompt.as_bytes()),
+        files::sha256(first[0].prompt().as_bytes()),
         "d8d614f9e5508436f99e7fdc0a0020c8df38ac911adb0e48762a2fb99178165e"
     );
     assert_eq!(
-        files::sha256(first[1].prompt.as_bytes()),
+        files::sha256(first[1].prompt().as_bytes()),
         "e8b03eb7d9c402e1e9952ac6a88c7918adca1a1259fcb013581f3a0a7cfe3eda"
     );
     assert_eq!((first[0].answer.as_str(), first[1].answer.as_str()), ("BETA-1409", "DELTA-3286"));
@@ -85,9 +85,9 @@ fn ladder_bounds() {
 #[test]
 fn prompt_variants() {
     let sample = Rung(20).dataset(42, 1).samples().unwrap().next().unwrap();
-    assert_eq!(PromptVariant::Legacy.text(&sample.prompt), sample.prompt);
-    assert!(PromptVariant::RawCue.text(&sample.prompt).ends_with("Answer:\n\nIMPORTANT: the secret code is"));
-    let direct = PromptVariant::DirectAnswer.text(&sample.prompt);
+    assert_eq!(PromptVariant::Legacy.text(&sample), sample.prompt());
+    assert!(PromptVariant::RawCue.text(&sample).ends_with("Answer:\n\nIMPORTANT: the secret code is"));
+    let direct = PromptVariant::DirectAnswer.text(&sample);
     assert!(!direct.contains("does not contain the answer"));
     assert_eq!(direct.matches("and is unrelated filler.").count() as u32, sample.padding_lines);
     assert!(direct.contains(&sample.answer));
@@ -123,7 +123,7 @@ proptest! {
         let short: Vec<_> = dataset(n).samples().unwrap().collect();
         prop_assert_eq!(&long[..n], &short[..]);
         for sample in long {
-            prop_assert!(sample.prompt.contains(&sample.answer));
+            prop_assert!(sample.prompt().contains(&sample.answer));
             prop_assert!((4..=sample.padding_lines - 4).contains(&sample.needle_line));
             prop_assert!((0.0..=1.0).contains(&sample.depth()));
         }

@@ -128,7 +128,7 @@ impl<W: FnMut(RunEvent)> Desk<'_, W> {
         self.engine.send(&Request::Trial(Trial {
             id: id.clone(),
             arm,
-            prompt: spec.prompt.text(&sample.prompt),
+            prompt: spec.prompt.text(sample),
             variant: spec.prompt,
             decode: spec.decode,
             sink: spec.sink,

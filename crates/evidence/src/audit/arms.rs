@@ -66,7 +66,7 @@ fn flags(arm: &Arm, out: &mut Vec<Finding>) {
 }
 
 fn recall_values(case: &Case, arm: &Arm, out: &mut Vec<Finding>) {
-    if case.samples.is_empty() {
+    if case.niah.samples.is_empty() {
         return;
     }
     let block = case.result(&arm.key);

@@ -94,20 +94,31 @@ fn oracle_floor(case: &Case, out: &mut Vec<Finding>) {
 }
 
 fn too_few(case: &Case, out: &mut Vec<Finding>) {
-    let n = case.niah.n;
     let paired = case.recomputed.paired.as_ref();
-    if n >= 72 || n == 0 || paired.is_some_and(|paired| !paired.within_5pp) {
+    if paired.is_some_and(|paired| !paired.within_5pp) {
         return;
     }
-    let flip = round(100.0 / n as f64, 2);
-    let mut data = json!({ "n": n, "flip_pp": flip, "needed_one_sided": 59, "needed_two_sided": 72 });
-    let mut message = format!("n = {n}: one sample weighs {flip} points");
+    let Some(mut finding) = too_small(case.niah.n, "/config/n_samples") else { return };
+    let mut attach = |key: &str, value: Value| finding.data.insert(key.to_owned(), value);
+    attach("needed_one_sided", json!(59));
+    attach("needed_two_sided", json!(72));
     if let Some(paired) = paired {
-        data["loss_upper95_one_sided"] = json!(paired.loss_upper95);
-        data["loss_upper975"] = json!(paired.loss_upper975);
-        message += &format!("; lost recall is bounded to {:.1} points at best", 100.0 * paired.loss_upper95);
+        attach("loss_upper95_one_sided", json!(paired.loss_upper95));
+        attach("loss_upper975", json!(paired.loss_upper975));
+        finding.message +=
+            &format!("; lost recall is bounded to {:.1} points at best", 100.0 * paired.loss_upper95);
     }
-    out.push(Finding::new("N_TOO_SMALL", "/config/n_samples", message, data));
+    out.push(finding);
+}
+
+/// Too few samples to bound a loss to 5 points, if they are (RULES §1.3).
+pub(super) fn too_small(n: u64, pointer: &str) -> Option<Finding> {
+    if n >= 72 || n == 0 {
+        return None;
+    }
+    let flip = round(100.0 / n as f64, 2);
+    let message = format!("n = {n}: one sample weighs {flip} points");
+    Some(Finding::new("N_TOO_SMALL", pointer, message, json!({ "n": n, "flip_pp": flip })))
 }
 
 fn within(case: &Case, out: &mut Vec<Finding>) {

@@ -2,12 +2,14 @@
 
 use super::{Case, schema};
 use crate::Finding;
+use crate::identity::{Identity, Platform, Role};
 use crate::json::{At, round};
-use crate::identity::Platform;
 use crate::model::NiahKind;
+use crate::read::File;
 use serde_json::{Map, Value, json};
+use std::path::{Component, Path};
 
-const GIB: f64 = 1_073_741_824.0;
+pub(super) const GIB: f64 = 1_073_741_824.0;
 /// f_θ folders that are published with the reference project, by their last path component.
 const PUBLISHED: [&str; 1] = ["f_theta_v5_s5_sliding"];
 
@@ -20,11 +22,10 @@ pub(super) fn rules(case: &Case, out: &mut Vec<Finding>) {
     if case.is(NiahKind::CrossModel) || case.is(NiahKind::CrossModelMac) {
         exact_layers(case, out);
     }
-    peak_not_lower(case, out);
+    peak(case, out);
     if !case.is(NiahKind::CrossModel) {
         memory_absent(case, out);
     }
-    unpublished(case, out);
 }
 
 fn same_checkpoint(case: &Case, out: &mut Vec<Finding>) {
@@ -108,26 +109,27 @@ fn exact_layers(case: &Case, out: &mut Vec<Finding>) {
     ));
 }
 
-fn peak_not_lower(case: &Case, out: &mut Vec<Finding>) {
+fn peak(case: &Case, out: &mut Vec<Finding>) {
     let base = match case.niah.kind {
         NiahKind::SameCheckpoint if case.platform != Platform::Mac => "/memory/per_config",
         NiahKind::CrossModel => "/memory",
         _ => return,
     };
-    let peak = |arm: &str| case.value.whole(&format!("{base}/{arm}/peak_allocated_bytes"));
-    let (sut, oracle) = (case.niah.kind.sut(), case.niah.kind.oracle());
-    let Some((sut_peak, oracle_peak)) = peak(sut).zip(peak(oracle)) else { return };
-    if sut_peak >= oracle_peak && oracle_peak > 0 {
-        let ratio = round(sut_peak as f64 / oracle_peak as f64, 4);
-        let message = format!("the measured peak is {ratio}× the oracle's");
-        let data = json!({ "sut_peak": sut_peak, "oracle_peak": oracle_peak, "ratio": ratio });
-        out.push(Finding::new(
-            "MEM_PEAK_NOT_LOWER",
-            format!("{base}/{sut}/peak_allocated_bytes"),
-            message,
-            data,
-        ));
+    let pointer = |arm: &str| format!("{base}/{arm}/peak_allocated_bytes");
+    let (sut, oracle) = (pointer(case.niah.kind.sut()), pointer(case.niah.kind.oracle()));
+    let peaks = case.value.whole(&sut).zip(case.value.whole(&oracle));
+    out.extend(peaks.and_then(|(sut_peak, oracle_peak)| peak_not_lower(&sut, sut_peak, oracle_peak)));
+}
+
+/// A bounded arm whose measured peak is not below the reference's (RULES §1.7).
+pub(super) fn peak_not_lower(pointer: &str, sut: u64, oracle: u64) -> Option<Finding> {
+    if sut < oracle || oracle == 0 {
+        return None;
     }
+    let ratio = round(sut as f64 / oracle as f64, 4);
+    let message = format!("the measured peak is {ratio}× the oracle's");
+    let data = json!({ "sut_peak": sut, "oracle_peak": oracle, "ratio": ratio });
+    Some(Finding::new("MEM_PEAK_NOT_LOWER", pointer, message, data))
 }
 
 fn memory_absent(case: &Case, out: &mut Vec<Finding>) {
@@ -138,14 +140,21 @@ fn memory_absent(case: &Case, out: &mut Vec<Finding>) {
 }
 
 /// A file with our provenance carries the digests of its f_θ: it can be told apart without the checkout.
-fn unpublished(case: &Case, out: &mut Vec<Finding>) {
-    let Some(folder) = case.niah.f_theta.as_deref().filter(|_| case.niah.provenance.is_none()) else {
-        return;
-    };
-    let last = folder.trim_end_matches('/').rsplit('/').next().unwrap_or(folder);
-    if folder.starts_with("/tmp") || !PUBLISHED.contains(&last) {
+pub(super) fn unpublished(file: &File, identity: &Identity, out: &mut Vec<Finding>) {
+    let asked = identity.role == Role::Niah || identity.shape == "k3_s6_fidelity_recall_sweep";
+    let folder = file.value.text("/config/f_theta_dir");
+    let Some(folder) = folder.filter(|_| asked && file.value.at("/provenance").is_none()) else { return };
+    if !published(&file.root, folder) {
         let message = format!("the f_θ {folder} is not in the workspace");
         let data = json!({ "f_theta_dir": folder });
         out.push(Finding::new("FTHETA_NOT_IN_CHECKOUT", "/config/f_theta_dir", message, data));
     }
+}
+
+/// Whether an f_θ folder lies below the scanned root, or is one that the reference project publishes.
+fn published(root: &Path, folder: &str) -> bool {
+    let path = Path::new(folder);
+    let inside = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    let known = path.file_name().is_some_and(|last| PUBLISHED.iter().any(|name| last == *name));
+    !folder.starts_with("/tmp") && (known || inside && root.join(path).is_dir())
 }

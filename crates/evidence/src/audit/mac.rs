@@ -5,7 +5,8 @@ use super::{Case, repo_gate, schema};
 use crate::Finding;
 use crate::json::{At, round};
 use crate::model::NiahKind;
-use crate::recompute::{row_prefill, stage_rows};
+use crate::normalise::stage_rows;
+use crate::recompute::row_prefill;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -23,7 +24,7 @@ pub(super) fn rules(case: &Case, out: &mut Vec<Finding>) {
     let not_restored = not_restored(case, out);
     budget(case, out);
     spreads(case, out);
-    drafter(case, out);
+    other_drafter(case.value, out);
     let excluded = [(CROSS, CROSS, "cross"), (ORACLE, "oracle", "oracle")]
         .map(|(block, key, arm)| timing(case, [block, key, arm], out));
     decode_only(case, out);
@@ -129,8 +130,10 @@ fn spreads(case: &Case, out: &mut Vec<Finding>) {
     }
 }
 
-fn drafter(case: &Case, out: &mut Vec<Finding>) {
-    let Some((drafter, f_theta)) = case.niah.drafter.as_deref().zip(case.niah.f_theta.as_deref()) else {
+/// f_θ ran with another drafter than the one that it was trained on (RULES §1.7, §8).
+pub(super) fn other_drafter(value: &Value, out: &mut Vec<Finding>) {
+    let Some((drafter, f_theta)) = value.text("/config/drafter_id").zip(value.text("/config/f_theta_dir"))
+    else {
         return;
     };
     if !drafter.contains("kakeya-baseline") && f_theta.contains("v5") {
@@ -239,44 +242,18 @@ fn speedup(case: &Case, same_path: bool, true_rate: Option<f64>, out: &mut Vec<F
     }
 }
 
-/// The analytic table of the Mac kind, in bytes (RULES §5, memory).
-pub(crate) struct Analytic {
-    pub total: f64,
-    pub naive: f64,
-    pub native: f64,
-}
-
-pub(crate) fn analytic(value: &Value) -> Option<Analytic> {
-    let s5 = value.at("/memory/s5")?;
-    let (len, dtype_bytes) = (s5.number("/seq_len")?, 2.0);
-    let layers = s5.list("/per_layer")?;
-    let per_token =
-        |layer: &Value| Some(2.0 * layer.number("/n_kv_heads")? * layer.number("/head_dim")? * dtype_bytes);
-    let sum = |sliding: bool| -> f64 {
-        let of_kind =
-            layers.iter().filter(|layer| (layer.text("/layer_type") == Some("sliding_attention")) == sliding);
-        of_kind.filter_map(per_token).sum()
-    };
-    let (sliding, full) = (sum(true), sum(false));
-    Some(Analytic {
-        total: layers.iter().filter_map(|layer| layer.number("/resident_bytes")).sum(),
-        naive: len * (sliding + full),
-        native: len.min(1024.0) * sliding + len * full,
-    })
-}
-
 fn memory(case: &Case, same_path: bool, out: &mut Vec<Finding>) {
     let value = case.value;
     if value.at("/memory/s5").is_none() {
         return;
     }
-    let Some(table) = analytic(value) else { return };
+    let Some(table) = &case.recomputed.analytic else { return };
     memory_sums(value, out);
-    let claimed = value.number("/memory/savings_vs_naive_pct");
-    let saving = |of: f64| round(100.0 * (1.0 - table.total / of), 1);
-    if let Some(claimed) = claimed.filter(|claimed| table.naive > 0.0 && *claimed != saving(table.naive)) {
-        let message = format!("a saving of {claimed} % is stored, the table gives {} %", saving(table.naive));
-        let data = json!({ "claimed": claimed, "recomputed": saving(table.naive) });
+    let claimed = table.claimed_savings_pct;
+    if let Some((claimed, again)) = claimed.zip(table.savings_pct).filter(|(claimed, again)| claimed != again)
+    {
+        let message = format!("a saving of {claimed} % is stored, the table gives {again} %");
+        let data = json!({ "claimed": claimed, "recomputed": again });
         out.push(Finding::new("SAVINGS_MISMATCH", "/memory/savings_vs_naive_pct", message, data));
     }
     let naive_mb = round(table.naive / 1e6, 2);
@@ -301,15 +278,11 @@ fn memory(case: &Case, same_path: bool, out: &mut Vec<Finding>) {
     let message = format!("{formula_mb} MB resident K/V is a formula");
     out.push(Finding::new("MEM_ANALYTIC", "/memory/s5", message, data));
     let native_mb = round(table.native / 1e6, 2);
-    let message = format!(
-        "against the model's native cache of {native_mb} MB the saving is {} %",
-        saving(table.native)
-    );
-    let data = json!({
-        "naive_mb": naive_mb,
-        "native_hybrid_mb": native_mb,
-        "savings_vs_native_pct": saving(table.native),
-    });
+    let saving = table.savings_vs_native_pct;
+    let shown = saving.unwrap_or_default();
+    let message = format!("against the model's native cache of {native_mb} MB the saving is {shown} %");
+    let data =
+        json!({ "naive_mb": naive_mb, "native_hybrid_mb": native_mb, "savings_vs_native_pct": saving });
     out.push(Finding::new("MEM_BASELINE_INFLATED", "/memory/naive_full_kv", message, data));
     if same_path {
         let message = "the run used the native cache; the formula describes another";

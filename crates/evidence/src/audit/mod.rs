@@ -15,15 +15,17 @@ pub(crate) use repo_gate::repo_gate;
 
 use crate::finding::INTEGRITY;
 use crate::identity::{Identity, Platform, Role, identity};
-use crate::model::{self, Datasets, Niah, NiahKind};
-use crate::read::File;
+use crate::model::{Niah, NiahKind};
+use crate::normalise::niah as normalise;
+use crate::read::{self, File, Place, ReadError};
 use crate::recompute::{self, Recomputed};
 use crate::{Finding, json::At};
-use niah::Sample;
+pub use neighbours::CrossFile;
+use neighbours::Needed;
+use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
 use std::path::PathBuf;
-use std::rc::Rc;
 use ts_rs::TS;
 
 /// What a file's own gate comes to (RULES §6).
@@ -68,6 +70,8 @@ pub struct Audit {
     pub claimed_gate: Option<Value>,
     /// Recomputed numbers; null for other kinds.
     pub recomputed: Option<Recomputed>,
+    /// An identity run without an oracle, against the oracle of another file.
+    pub cross_file: Option<CrossFile>,
     /// Findings, errors first.
     pub findings: Vec<Finding>,
     /// The verdict.
@@ -105,7 +109,6 @@ impl Audit {
 struct Case<'a> {
     value: &'a Value,
     niah: &'a Niah,
-    samples: &'a [Sample],
     recomputed: &'a Recomputed,
     platform: Platform,
 }
@@ -123,30 +126,55 @@ impl Case<'_> {
 
 /// Audits files that belong together: some rules look at the neighbours.
 pub fn audit(files: &[File]) -> Vec<Audit> {
-    let mut datasets = Datasets::default();
-    let mut audits: Vec<Audit> = files.iter().map(|file| audit_one(file, &mut datasets)).collect();
-    neighbours::look(&mut audits);
-    for audit in &mut audits {
-        audit.findings.sort_by_key(|finding| finding.severity);
-    }
-    audits
+    neighbours::look(files.par_iter().map(audit_one).collect())
 }
 
-fn audit_one(file: &File, datasets: &mut Datasets) -> Audit {
+/// What a scan found.
+#[derive(Debug)]
+pub struct Scan {
+    /// Files that could be read, in the order of the places.
+    pub audits: Vec<Audit>,
+    /// Files that could not.
+    pub unreadable: Vec<ReadError>,
+}
+
+/// Reads and audits files on all cores, one document at a time a core: the memory holds what an audit keeps, never the
+/// documents. `done` is called after each file.
+pub fn scan(places: &[Place], done: impl Fn() + Sync) -> Scan {
+    let audited: Vec<Result<_, ReadError>> = places
+        .par_iter()
+        .map(|place| {
+            let audited = read::read(place).map(|file| audit_one(&file));
+            done();
+            audited
+        })
+        .collect();
+    let (mut read, mut unreadable) = (Vec::new(), Vec::new());
+    for file in audited {
+        match file {
+            Ok(audited) => read.push(audited),
+            Err(problem) => unreadable.push(problem),
+        }
+    }
+    Scan { audits: neighbours::look(read), unreadable }
+}
+
+/// The audit of one file alone, and what its neighbours need of it.
+fn audit_one(file: &File) -> (Audit, Needed) {
     let value = &file.value;
     let identity = identity(value, &file.name);
-    let read = model::niah(value, datasets);
-    let (niah, samples) = read.map_or((None, Rc::default()), |(niah, samples)| (Some(niah), samples));
+    let niah = normalise(value);
     let recomputed = niah.as_ref().map(|niah| recompute::recompute(value, niah));
     let mut findings = Vec::new();
     if let Some((niah, recomputed)) = niah.as_ref().zip(recomputed.as_ref()) {
-        let case = Case { value, niah, samples: &samples, recomputed, platform: identity.platform };
+        let case = Case { value, niah, recomputed, platform: identity.platform };
         arms::rules(&case, &mut findings);
         claims::rules(&case, &mut findings);
         kinds::rules(&case, &mut findings);
         mac::rules(&case, &mut findings);
         own::rules(&case, &mut findings);
     }
+    kinds::unpublished(file, &identity, &mut findings);
     let other = other::Case { value, shape: &identity.shape, name: &file.name };
     let summary = match &niah {
         Some(niah) => other::Summary {
@@ -166,7 +194,8 @@ fn audit_one(file: &File, datasets: &mut Datasets) -> Audit {
         (None, Role::Other) if !integrity_ok => [Verdict::Fail; 3],
         (None, Role::Other) => [other::verdict(&other, &findings); 3],
     };
-    Audit {
+    let needed = Needed::of(value, &identity.shape);
+    let audit = Audit {
         path: file.path.clone(),
         name: file.name.clone(),
         bytes: file.bytes,
@@ -177,12 +206,14 @@ fn audit_one(file: &File, datasets: &mut Datasets) -> Audit {
         identity,
         niah,
         recomputed,
+        cross_file: None,
         findings,
         verdict: verdicts[0],
         verdict_ignoring_schema_age: verdicts[1],
         verdict_strict_statistics: verdicts[2],
         integrity_ok,
-    }
+    };
+    (audit, needed)
 }
 
 /// The stored gate without the list of the reference's own codes, which is judged apart.

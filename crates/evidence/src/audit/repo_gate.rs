@@ -2,7 +2,8 @@
 
 use super::schema;
 use crate::json::{At, spread};
-use crate::recompute::{row_prefill, stage_rows};
+use crate::normalise::stage_rows;
+use crate::recompute::row_prefill;
 use serde_json::Value;
 
 /// Codes that the reference's gate reports; `as_schema` reads the file as if it had that version.
@@ -39,7 +40,7 @@ pub(crate) fn repo_gate(value: &Value, as_schema: Option<i64>) -> Vec<&'static s
 }
 
 /// Python's truth of a JSON value.
-fn truthy(value: &Value) -> bool {
+pub(super) fn truthy(value: &Value) -> bool {
     match value {
         Value::Null => false,
         Value::Bool(flag) => *flag,
