@@ -121,8 +121,8 @@ pub(crate) async fn list_evidence(paths: Vec<PathBuf>) -> Answer<EvidenceList> {
 }
 
 #[tauri::command]
-pub(crate) async fn evidence_detail(path: PathBuf) -> Answer<EvidenceDetail> {
-    aside(move || api::evidence_detail(&path)).await
+pub(crate) async fn evidence_detail(path: PathBuf, neighbours: Vec<PathBuf>) -> Answer<EvidenceDetail> {
+    aside(move || api::evidence_detail(&path, &neighbours)).await
 }
 
 #[tauri::command]
@@ -132,7 +132,7 @@ pub(crate) async fn compare(paths: Vec<PathBuf>, baseline: Option<PathBuf>) -> A
 
 #[tauri::command]
 pub(crate) async fn gate(paths: Vec<PathBuf>) -> Answer<GateReport> {
-    aside(move || api::gate(&paths)).await
+    aside(move || api::gate(&paths, None)).await
 }
 
 #[tauri::command]

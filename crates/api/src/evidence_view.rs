@@ -1,7 +1,7 @@
 //! Evidence as front ends show it.
 
 use crate::{ErrorReport, error};
-use evidence::{Audit, Comparison, File, GateReport, ReadError, Severity, Verdict};
+use evidence::{Audit, Comparison, GateReport, Place, Policy, ReadError, Scan, Severity, Verdict};
 use report::{Block, GateDocument, SignOff};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -74,18 +74,32 @@ pub struct ComparisonView {
     pub deltas: Chart,
 }
 
-/// Reads every file below the given paths; the first that cannot be read is the error.
-pub fn load(paths: &[PathBuf]) -> Result<Vec<File>, ErrorReport> {
+/// Every evidence file below the given paths; none at all is an error.
+pub fn find_evidence(paths: &[PathBuf]) -> Result<Vec<Place>, ErrorReport> {
     let found = evidence::find(paths);
     if found.is_empty() {
         let shown: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
         let message = format!("no evidence file (*.json) in {}", shown.join(", "));
         return Err(error::report("no-evidence", message, "give a file or a folder that holds evidence"));
     }
-    found.iter().map(|path| evidence::read(path).map_err(unreadable)).collect()
+    Ok(found)
 }
 
-fn unreadable(problem: ReadError) -> ErrorReport {
+/// Audits every file below the given paths. The first that cannot be read is the error: a verdict never rests on a part of
+/// what was given.
+pub fn load(paths: &[PathBuf]) -> Result<Vec<Audit>, ErrorReport> {
+    whole(evidence::scan(&find_evidence(paths)?, || {}))
+}
+
+fn whole(scan: Scan) -> Result<Vec<Audit>, ErrorReport> {
+    match scan.unreadable.into_iter().next() {
+        Some(problem) => Err(unreadable(problem)),
+        None => Ok(scan.audits),
+    }
+}
+
+/// What to tell about a file that cannot be read.
+pub fn unreadable(problem: ReadError) -> ErrorReport {
     let hint = match problem {
         ReadError::File(_) => "check the path and its permissions",
         ReadError::Empty(_) => "remove it, or copy it again from where it was written",
@@ -97,14 +111,11 @@ fn unreadable(problem: ReadError) -> ErrorReport {
 
 /// Audits every file below the given paths. Files that cannot be read are listed, they do not hide the others.
 pub fn list_evidence(paths: &[PathBuf]) -> EvidenceList {
-    let (mut files, mut problems) = (Vec::new(), Vec::new());
-    for path in evidence::find(paths) {
-        match evidence::read(&path) {
-            Ok(file) => files.push(file),
-            Err(problem) => problems.push(unreadable(problem)),
-        }
+    let scan = evidence::scan(&evidence::find(paths), || {});
+    EvidenceList {
+        rows: scan.audits.iter().map(row).collect(),
+        problems: scan.unreadable.into_iter().map(unreadable).collect(),
     }
-    EvidenceList { rows: evidence::audit(&files).iter().map(row).collect(), problems }
 }
 
 fn row(audit: &Audit) -> EvidenceRow {
@@ -125,13 +136,21 @@ fn row(audit: &Audit) -> EvidenceRow {
     }
 }
 
-/// One file in full.
-pub fn evidence_detail(path: &Path) -> Result<EvidenceDetail, ErrorReport> {
-    let file = evidence::read(path).map_err(unreadable)?;
+/// One file in full, audited beside its neighbours: every file below the given paths.
+pub fn evidence_detail(path: &Path, neighbours: &[PathBuf]) -> Result<EvidenceDetail, ErrorReport> {
+    let mut places = evidence::find(neighbours);
+    let place = places.iter().find(|place| place.path == path).cloned().unwrap_or_else(|| path.into());
+    let file = evidence::read(&place).map_err(unreadable)?;
     let raw = serde_json::to_string_pretty(&file.value)
         .map_err(|e| error::report("unreadable-evidence", e, "copy the file again"))?;
-    let audit = evidence::audit(std::slice::from_ref(&file)).remove(0);
-    Ok(EvidenceDetail { audit, raw })
+    if !places.contains(&place) {
+        places.push(place);
+    }
+    let audit = evidence::scan(&places, || {}).audits.into_iter().find(|audit| audit.path == path);
+    audit.map(|audit| EvidenceDetail { audit, raw }).ok_or_else(|| {
+        let message = format!("{} changed while it was read", path.display());
+        error::report("unreadable-evidence", message, "open it again")
+    })
 }
 
 /// Audits of all files, and every other file against the baseline (default: the first).
@@ -141,11 +160,10 @@ pub fn compare(paths: &[PathBuf], baseline: Option<&Path>) -> Result<ComparisonV
         paths.retain(|path| path != baseline);
         paths.insert(0, baseline.to_owned());
     }
-    let files: Vec<File> =
-        paths.iter().map(|path| evidence::read(path).map_err(unreadable)).collect::<Result<_, _>>()?;
-    let audits = evidence::audit(&files);
+    let places: Vec<Place> = paths.iter().map(|path| path.as_path().into()).collect();
+    let audits = whole(evidence::scan(&places, || {}))?;
     let comparisons = compare_all(&audits);
-    let gate = evidence::gate(&audits);
+    let gate = evidence::gate(&audits, &Policy::built_in());
     let document = GateDocument::new(&audits, &comparisons, &gate, SignOff::default()).map_err(not_drawn)?;
     let (recall, deltas) = (chart(&document, "recall"), chart(&document, "delta"));
     Ok(ComparisonView { audits, comparisons, recall, deltas })
@@ -170,7 +188,15 @@ pub(crate) fn not_drawn(problem: report::ReportError) -> ErrorReport {
     error::report("report", problem, "this is a fault of the program; please report it")
 }
 
-/// Every gate of every file below the given paths.
-pub fn gate(paths: &[PathBuf]) -> Result<GateReport, ErrorReport> {
-    Ok(evidence::gate(&evidence::audit(&load(paths)?)))
+/// The policy in a file, or the built-in one.
+pub(crate) fn policy(file: Option<&Path>) -> Result<Policy, ErrorReport> {
+    let Some(file) = file else { return Ok(Policy::built_in()) };
+    let hint = "correct the file, or leave the policy out to use the built-in one";
+    Policy::read(file).map_err(|problem| error::report("policy", problem, hint))
+}
+
+/// Every gate of every file below the given paths, by the policy in a file (default: the built-in one).
+pub fn gate(paths: &[PathBuf], policy_file: Option<&Path>) -> Result<GateReport, ErrorReport> {
+    let policy = policy(policy_file)?;
+    Ok(evidence::gate(&load(paths)?, &policy))
 }

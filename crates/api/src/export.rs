@@ -1,6 +1,6 @@
 //! Gate reports, written.
 
-use crate::evidence_view::{compare_all, load, not_drawn};
+use crate::evidence_view::{compare_all, load, not_drawn, policy};
 use crate::{ErrorReport, VERSION, error};
 use report::{GateDocument, SignOff};
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,9 @@ use ts_rs::TS;
 pub struct Export {
     /// Evidence files, or folders that are searched for them.
     pub paths: Vec<PathBuf>,
+    /// The policy file; null for the built-in policy.
+    #[serde(default)]
+    pub policy: Option<PathBuf>,
     /// Name of the reviewer, as it shall appear.
     pub reviewer: String,
     /// Notes kept in the report.
@@ -19,14 +22,16 @@ pub struct Export {
 }
 
 fn document(request: &Export) -> Result<GateDocument, ErrorReport> {
-    let audits = evidence::audit(&load(&request.paths)?);
+    let policy = policy(request.policy.as_deref())?;
+    let audits = load(&request.paths)?;
+    let gate = evidence::gate(&audits, &policy);
     let sign_off = SignOff {
         reviewer: request.reviewer.clone(),
         notes: request.notes.clone(),
         generated_at: jiff::ZonedDateTime::now().strftime("%Y-%m-%d %H:%M %Z").to_string(),
         program_version: VERSION.to_owned(),
     };
-    GateDocument::new(&audits, &compare_all(&audits), &evidence::gate(&audits), sign_off).map_err(not_drawn)
+    GateDocument::new(&audits, &compare_all(&audits), &gate, sign_off).map_err(not_drawn)
 }
 
 /// The report as a self-contained HTML page.

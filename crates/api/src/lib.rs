@@ -11,8 +11,8 @@ mod workspace;
 
 pub use error::ErrorReport;
 pub use evidence_view::{
-    Chart, ComparisonView, EvidenceDetail, EvidenceList, EvidenceRow, compare, evidence_detail, gate,
-    list_evidence, load,
+    Chart, ComparisonView, EvidenceDetail, EvidenceList, EvidenceRow, compare, evidence_detail,
+    find_evidence, gate, list_evidence, load, unreadable,
 };
 pub use export::{Export, export, report_html, report_markdown};
 pub use preflight_view::{PreflightReport, preflight, preflight_check, preflight_markdown};

@@ -51,8 +51,8 @@ pub fn open_workspace(folder: &Path) -> Result<Workspace, ErrorReport> {
     find_packs(&root, PACK_DEPTH, &mut packs);
     packs.sort();
     let inside_pack = |path: &Path| packs.iter().any(|pack| path.starts_with(pack));
-    let evidence =
-        evidence::find(std::slice::from_ref(&root)).into_iter().filter(|path| !inside_pack(path)).collect();
+    let found = evidence::find(std::slice::from_ref(&root)).into_iter().map(|place| place.path);
+    let evidence = found.filter(|path| !inside_pack(path)).collect();
     let entries = packs.iter().map(|folder| entry(folder)).collect();
     Ok(Workspace { out: root.join(EVIDENCE_FOLDER), root, packs: entries, evidence })
 }

@@ -1,6 +1,6 @@
 //! One function per command: true when what was checked holds.
 
-use crate::arguments::{AuditArgs, CompareArgs, Format, PreflightArgs, ReportArgs, RunArgs};
+use crate::arguments::{AuditArgs, CompareArgs, Format, GateArgs, PreflightArgs, ReportArgs, RunArgs};
 use crate::progress::Progress;
 use crate::text;
 use api::{Cancel, ErrorReport, Export, Run};
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
 }
 
 pub(crate) fn audit(args: &AuditArgs) -> Outcome {
-    let audits = evidence::audit(&api::load(&args.paths)?);
+    let audits = api::load(&args.paths)?;
     print(&match args.format {
         Format::Text => text::audit(&audits),
         Format::Json => json(&audits)?,
@@ -75,8 +75,8 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     Ok(true)
 }
 
-pub(crate) fn gate(args: &AuditArgs) -> Outcome {
-    let report = api::gate(&args.paths)?;
+pub(crate) fn gate(args: &GateArgs) -> Outcome {
+    let report = api::gate(&args.paths, args.policy.as_deref())?;
     print(&match args.format {
         Format::Text => text::gate(&report),
         Format::Json => json(&report)?,
@@ -86,8 +86,12 @@ pub(crate) fn gate(args: &AuditArgs) -> Outcome {
 }
 
 pub(crate) fn report(args: &ReportArgs) -> Outcome {
-    let request =
-        Export { paths: args.paths.clone(), reviewer: args.reviewer.clone(), notes: args.notes.clone() };
+    let request = Export {
+        paths: args.paths.clone(),
+        policy: args.policy.clone(),
+        reviewer: args.reviewer.clone(),
+        notes: args.notes.clone(),
+    };
     let path = api::export(&request, &args.out)?;
     print(&format!("{}\n", path.display()))?;
     Ok(true)

@@ -505,11 +505,9 @@ fn meaning(code: &str) -> (Severity, &'static str, &'static str) {
         "PARTIAL_RUN" => {
             (Info, "A checkpoint leaves out whatever came after it.", "Read the final report instead.")
         }
-        "NO_RECALL" => (
-            Info,
-            "Speed and memory of answers that nobody checked.",
-            "Measure recall in the same run.",
-        ),
+        "NO_RECALL" => {
+            (Info, "Speed and memory of answers that nobody checked.", "Measure recall in the same run.")
+        }
         "TESTS_SKIPPED" => (Info, "A skipped test proves nothing.", "Run the tests where they apply."),
         _ => (Info, "", ""),
     }

@@ -3,37 +3,41 @@
 //! Three honest outcomes (pass, fail, undecided) and two warnings (vacuous, missing).
 
 use crate::audit::{Audit, Verdict};
+use crate::finding::INTEGRITY;
 use crate::identity::Platform;
 use crate::json::round;
-use crate::model::Niah;
+use crate::model::{Arm, MemoryFigure, MemoryKind, Niah, NiahKind, Restoration};
+use crate::policy::{Policy, Thresholds};
+use crate::recompute::Paired;
+use crate::stats::{pairs_needed, upper_bound};
+use crate::{Finding, Recomputed};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use ts_rs::TS;
-
-/// The memory of the target machine: 24 GiB.
-pub const MEMORY_LIMIT_BYTES: u64 = 24 << 30;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, TS)]
 #[serde(rename_all = "kebab-case")]
 pub enum GateKind {
-    /// The restored arm loses at most 5 percentage points of the oracle's recall.
+    /// A platform has evidence, with both arms, at every rung of the policy's ladder.
+    Coverage,
+    /// The recalls of the arm under test and its oracle lie within the margin.
     Recall,
     /// Every evicted position of every layer was injected.
     Restoration,
-    /// The measured memory stays under 24 GiB.
+    /// The measured memory stays under the limit.
     Memory,
 }
 
 impl GateKind {
-    const ALL: [Self; 3] = [Self::Recall, Self::Restoration, Self::Memory];
-
     /// The gate in words.
-    pub fn label(self) -> &'static str {
+    fn title(self, limits: &Thresholds) -> String {
         match self {
-            Self::Recall => "Recall within 5 pp",
-            Self::Restoration => "Restoration ran",
-            Self::Memory => "Memory under 24 GiB",
+            Self::Coverage => "Every rung measured".to_owned(),
+            Self::Recall => format!("Recall within {} pp", limits.recall_margin_pp),
+            Self::Restoration => "Restoration ran".to_owned(),
+            Self::Memory => format!("Memory under {} GiB", limits.memory_limit_gib),
         }
     }
 }
@@ -72,9 +76,9 @@ impl GateVerdict {
 pub struct GateCell {
     /// Which gate.
     pub gate: GateKind,
-    /// The gate in words.
-    pub title: &'static str,
-    /// Rung, in padding lines, or line bounds.
+    /// The gate in words, with its threshold.
+    pub title: String,
+    /// Rung, in padding lines, or line bounds; `all` where the whole ladder is asked for.
     pub rung: String,
     /// Platform.
     pub platform: Platform,
@@ -86,39 +90,38 @@ pub struct GateCell {
     pub why: String,
     /// Further clean pairs that would decide it.
     pub samples_needed: Option<u64>,
-    /// The file that the cell rests on.
-    pub file: PathBuf,
+    /// The file that the cell rests on; null where it rests on all of them.
+    pub file: Option<PathBuf>,
 }
 
 /// Every gate.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
+#[derive(Clone, Debug, PartialEq, Serialize, TS)]
 pub struct GateReport {
     /// The worst outcome of all cells; missing when there is none.
     pub verdict: GateVerdict,
     /// The outcome in a sentence.
     pub headline: String,
-    /// The cells, by rung, platform and gate.
+    /// The thresholds that decided.
+    pub policy: Policy,
+    /// The cells: first what covers the whole ladder, then by rung, platform and gate.
     pub cells: Vec<GateCell>,
     /// Files that carry no needle gate.
     pub ignored: Vec<PathBuf>,
 }
 
 /// Decides every gate from audited files.
-pub fn gate(audits: &[Audit]) -> GateReport {
+pub fn gate(audits: &[Audit], policy: &Policy) -> GateReport {
+    let limits = &policy.values;
+    let needles: Vec<Needle> = audits.iter().filter_map(Needle::of).collect();
     let mut cells: Vec<GateCell> = Vec::new();
-    for audit in audits {
-        if let Some(niah) = &audit.niah {
-            cells.extend(GateKind::ALL.map(|kind| cell(kind, audit, niah)));
-        }
+    if !needles.is_empty() {
+        cells.extend(limits.platforms.iter().map(|platform| coverage(&needles, *platform, limits)));
+        cells.extend(rungs(needles, limits));
     }
-    let order = |cell: &GateCell| {
-        (cell.rung.parse::<u32>().unwrap_or(u32::MAX), cell.rung.clone(), cell.platform, cell.gate)
-    };
-    cells.sort_by_key(order);
     let verdict = cells.iter().map(|cell| cell.verdict).min().unwrap_or(GateVerdict::Missing);
     let ignored =
         audits.iter().filter(|audit| audit.niah.is_none()).map(|audit| audit.path.clone()).collect();
-    GateReport { verdict, headline: headline(&cells), cells, ignored }
+    GateReport { verdict, headline: headline(&cells), policy: policy.clone(), cells, ignored }
 }
 
 fn headline(cells: &[GateCell]) -> String {
@@ -130,7 +133,7 @@ fn headline(cells: &[GateCell]) -> String {
         (GateVerdict::Fail, "fail"),
         (GateVerdict::Vacuous, "vacuous"),
         (GateVerdict::Missing, "not measured"),
-        (GateVerdict::Undecided, "undecided for want of samples"),
+        (GateVerdict::Undecided, "undecided for want of proof"),
         (GateVerdict::Pass, "pass"),
     ]
     .into_iter()
@@ -140,22 +143,26 @@ fn headline(cells: &[GateCell]) -> String {
     format!("{} gates: {}.", cells.len(), parts.join(", "))
 }
 
-fn cell(gate: GateKind, audit: &Audit, niah: &Niah) -> GateCell {
-    let outcome = match gate {
-        GateKind::Recall => recall(audit, niah),
-        GateKind::Restoration => restoration(audit, niah),
-        GateKind::Memory => memory(niah),
-    };
-    GateCell {
-        gate,
-        title: gate.label(),
-        rung: audit.rung_label(),
-        platform: audit.identity.platform,
-        verdict: outcome.verdict,
-        figures: outcome.figures,
-        why: outcome.why,
-        samples_needed: outcome.samples_needed,
-        file: audit.path.clone(),
+/// A file of needle evidence.
+#[derive(Clone, Copy)]
+struct Needle<'a> {
+    audit: &'a Audit,
+    niah: &'a Niah,
+    recomputed: &'a Recomputed,
+}
+
+impl<'a> Needle<'a> {
+    fn of(audit: &'a Audit) -> Option<Self> {
+        Some(Self { audit, niah: audit.niah.as_ref()?, recomputed: audit.recomputed.as_ref()? })
+    }
+
+    fn finding(&self, codes: &[&str]) -> Option<&'a Finding> {
+        self.audit.findings.iter().find(|finding| codes.contains(&finding.code))
+    }
+
+    /// Nominal padding lines; off the ladder the fewest.
+    fn lines(&self) -> u64 {
+        self.niah.rung.map_or(self.niah.min_lines, u64::from)
     }
 }
 
@@ -166,119 +173,227 @@ struct Outcome {
     samples_needed: Option<u64>,
 }
 
-fn outcome(verdict: GateVerdict, figures: impl Into<String>, why: impl Into<String>) -> Outcome {
-    Outcome { verdict, figures: figures.into(), why: why.into(), samples_needed: None }
-}
+impl Outcome {
+    fn new(verdict: GateVerdict, figures: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { verdict, figures: figures.into(), why: why.into(), samples_needed: None }
+    }
 
-fn recall(audit: &Audit, niah: &Niah) -> Outcome {
-    let (Some((sut, oracle)), Some(paired)) =
-        (niah.pair(), audit.recomputed.as_ref().and_then(|recomputed| recomputed.paired.as_ref()))
-    else {
-        return outcome(
-            GateVerdict::Missing,
-            "–",
-            "an arm is missing: recall is not judged without its oracle",
-        );
-    };
-    let figures = format!("{}/{} vs {}/{}", sut.hits, sut.n, oracle.hits, oracle.n);
-    let first = |code: &str| audit.findings.iter().find(|finding| finding.code == code);
-    match audit.verdict_ignoring_schema_age {
-        _ if !audit.integrity_ok => {
-            let error = audit.findings.iter().find(|finding| finding.code.ends_with("_MISMATCH"));
-            let why = error
-                .map_or_else(|| "stored numbers contradict their rows".to_owned(), |f| f.message.clone());
-            outcome(GateVerdict::Fail, figures, why)
-        }
-        Verdict::Fail => {
-            let why = format!(
-                "{} of {} samples apart, at most one in twenty is allowed",
-                sut.hits.abs_diff(oracle.hits),
-                niah.n
-            );
-            outcome(GateVerdict::Fail, figures, why)
-        }
-        Verdict::Vacuous => {
-            let codes =
-                ["RESTORATION_NOT_EXECUTED", "SUT_NEVER_RAN", "DELTA_ON_ZERO_RECALL", "SELF_PROJECTION"];
-            let why =
-                codes.iter().find_map(|code| first(code)).map_or_else(String::new, |f| f.message.clone());
-            outcome(GateVerdict::Vacuous, figures, why)
-        }
-        Verdict::Legacy | Verdict::Inconclusive | Verdict::NotAGateReport => {
-            outcome(GateVerdict::Missing, figures, "the file's schema proves too little")
-        }
-        Verdict::Pass => decided(paired, figures),
+    /// Nothing was measured.
+    fn missing(why: impl Into<String>) -> Self {
+        Self::new(GateVerdict::Missing, "–", why)
     }
 }
 
+/// The cells of every file, by rung, platform and gate.
+fn rungs(mut needles: Vec<Needle>, limits: &Thresholds) -> Vec<GateCell> {
+    type Gate = fn(&Needle, &Thresholds) -> Outcome;
+    const GATES: [(GateKind, Gate); 3] =
+        [(GateKind::Recall, recall), (GateKind::Restoration, restoration), (GateKind::Memory, memory)];
+    needles.sort_by_key(|needle| (needle.lines(), needle.niah.max_lines, needle.audit.identity.platform));
+    let cell = |needle: Needle, (gate, decide): (GateKind, Gate)| {
+        let outcome = decide(&needle, limits);
+        GateCell {
+            gate,
+            title: gate.title(limits),
+            rung: needle.audit.rung_label(),
+            platform: needle.audit.identity.platform,
+            verdict: outcome.verdict,
+            figures: outcome.figures,
+            why: outcome.why,
+            samples_needed: outcome.samples_needed,
+            file: Some(needle.audit.path.clone()),
+        }
+    };
+    needles.into_iter().flat_map(|needle| GATES.map(|gate| cell(needle, gate))).collect()
+}
+
+/// Does the platform have a file with both arms at every rung?
+fn coverage(needles: &[Needle], platform: Platform, limits: &Thresholds) -> GateCell {
+    let mut paired: BTreeMap<u32, bool> = BTreeMap::new();
+    for needle in needles.iter().filter(|needle| needle.audit.identity.platform == platform) {
+        if let Some(rung) = needle.niah.rung {
+            *paired.entry(rung).or_default() |= needle.niah.pair().is_some();
+        }
+    }
+    let rungs = |wanted: Option<bool>| -> Vec<String> {
+        let found = limits.ladder.iter().filter(|rung| paired.get(rung).copied() == wanted);
+        found.map(u32::to_string).collect()
+    };
+    let (measured, alone, absent) = (rungs(Some(true)), rungs(Some(false)), rungs(None));
+    let mut lacks = Vec::new();
+    if !absent.is_empty() {
+        lacks.push(format!("no evidence at {}", absent.join(", ")));
+    }
+    if !alone.is_empty() {
+        lacks.push(format!("only one arm at {}", alone.join(", ")));
+    }
+    let (verdict, why) = if lacks.is_empty() {
+        (GateVerdict::Pass, "both arms ran at every rung of the ladder".to_owned())
+    } else {
+        (GateVerdict::Missing, format!("{} padding lines", lacks.join(" and ")))
+    };
+    GateCell {
+        gate: GateKind::Coverage,
+        title: GateKind::Coverage.title(limits),
+        rung: "all".to_owned(),
+        platform,
+        verdict,
+        figures: format!("{} of {} rungs", measured.len(), limits.ladder.len()),
+        why,
+        samples_needed: None,
+        file: None,
+    }
+}
+
+/// The margin in integers, then whether the claim says anything, then whether the samples prove it.
+fn recall(needle: &Needle, limits: &Thresholds) -> Outcome {
+    let (Some((sut, oracle)), Some(paired)) = (needle.niah.pair(), needle.recomputed.paired.as_ref()) else {
+        return Outcome::missing("an arm is missing: recall is not judged without its oracle");
+    };
+    let figures = format!("{}/{} vs {}/{}", sut.hits, sut.n, oracle.hits, oracle.n);
+    if let Some(finding) = needle.finding(&INTEGRITY) {
+        return Outcome::new(GateVerdict::Fail, figures, finding.message.clone());
+    }
+    if !limits.within_margin(sut.hits, oracle.hits, paired.n) {
+        let why = format!(
+            "{} of {} samples apart, more than {} pp",
+            sut.hits.abs_diff(oracle.hits),
+            paired.n,
+            limits.recall_margin_pp
+        );
+        return Outcome::new(GateVerdict::Fail, figures, why);
+    }
+    if let Some(finding) = vacuous(needle) {
+        return Outcome::new(GateVerdict::Vacuous, figures, finding.message.clone());
+    }
+    if needle.audit.verdict == Verdict::Legacy {
+        return Outcome::new(GateVerdict::Missing, figures, "the file's schema proves too little");
+    }
+    decided(paired, limits, figures)
+}
+
+/// Why recall within the margin would say nothing. One checkpoint in both roles restores exactly, unless a codec is on.
+fn vacuous<'a>(needle: &Needle<'a>) -> Option<&'a Finding> {
+    let exact = needle.niah.kind == NiahKind::SameCheckpoint && !needle.niah.settings.codec;
+    let ran = needle.finding(&["RESTORATION_NOT_EXECUTED", "SUT_NEVER_RAN", "DELTA_ON_ZERO_RECALL"]);
+    ran.or_else(|| needle.finding(&["SELF_PROJECTION"]).filter(|_| exact))
+}
+
 /// The point estimate holds; do the samples prove it?
-fn decided(paired: &crate::Paired, figures: String) -> Outcome {
-    let bound = round(100.0 * paired.loss_upper95, 1);
-    match paired.pairs_needed {
+fn decided(paired: &Paired, limits: &Thresholds, figures: String) -> Outcome {
+    let bound = round(100.0 * upper_bound(paired.lost, paired.n, limits.confidence), 1);
+    let confidence = round(100.0 * limits.confidence, 4);
+    let seen = format!("{} lost of {}: lost recall", paired.lost, paired.n);
+    match pairs_needed(paired.lost, paired.n, limits.margin(), limits.confidence) {
         Some(0) => {
-            let why = format!(
-                "{} lost of {}: lost recall is at most {bound} pp (one-sided 95 %)",
-                paired.lost, paired.n
-            );
-            outcome(GateVerdict::Pass, figures, why)
+            let why = format!("{seen} is at most {bound} pp (one-sided {confidence} %)");
+            Outcome::new(GateVerdict::Pass, figures, why)
         }
         needed => {
             let more = needed.map_or_else(
                 || "no number of samples would decide it".to_owned(),
                 |needed| format!("{needed} more clean pairs decide"),
             );
-            let why =
-                format!("{} lost of {}: lost recall may be up to {bound} pp; {more}", paired.lost, paired.n);
-            Outcome { samples_needed: needed, ..outcome(GateVerdict::Undecided, figures, why) }
+            let why = format!("{seen} may be up to {bound} pp; {more}");
+            Outcome { samples_needed: needed, ..Outcome::new(GateVerdict::Undecided, figures, why) }
         }
     }
 }
 
-/// Counters decide; without them only the reference's timing tells, and that can merely show that nothing ran.
-fn restoration(audit: &Audit, niah: &Niah) -> Outcome {
-    let Some(sut) = niah.sut() else {
-        return outcome(GateVerdict::Missing, "–", "the system under test did not run");
+/// Counters prove it, timings can only disprove it, and K/V restored to itself must change no text.
+fn restoration(needle: &Needle, limits: &Thresholds) -> Outcome {
+    let Some(sut) = needle.niah.sut() else {
+        return Outcome::missing("the system under test did not run");
     };
-    let suspicion = audit
-        .findings
-        .iter()
-        .find(|finding| ["RESTORATION_NOT_EXECUTED", "SUT_NEVER_RAN"].contains(&finding.code));
-    let Some(counters) = niah.restored(&sut.key) else {
-        return match suspicion {
-            Some(finding) => outcome(GateVerdict::Vacuous, "–", finding.message.clone()),
-            None => outcome(
-                GateVerdict::Missing,
-                "–",
-                "the file holds no restoration counters: a flag is no proof",
-            ),
-        };
-    };
-    let figures = format!("{} layers × {} positions", counters.layers.len(), counters.evicted_positions);
-    if !counters.is_complete() {
-        let why =
-            suspicion.map_or("not every evicted position was injected", |finding| finding.message.as_str());
-        let verdict = if counters.evicted_positions == 0 { GateVerdict::Vacuous } else { GateVerdict::Fail };
-        return outcome(verdict, figures, why);
+    let identity = identity_check(needle.niah);
+    if let Some(Err(why)) = identity {
+        return Outcome::new(GateVerdict::Fail, "–", why);
     }
-    let seconds = counters.drafter_s + counters.projection_s + counters.capture_s;
-    let why = format!(
-        "every evicted position of every layer was injected, f_θ on {} layers, {seconds:.2} s in all",
-        counters.f_theta_layers()
-    );
-    outcome(GateVerdict::Pass, figures, why)
+    match needle.niah.restored(&sut.key) {
+        Some(counters) => counted(needle, counters, identity.is_some()),
+        None => timed(needle, limits),
+    }
 }
 
-/// Only measured figures of the whole machine or process count; K/V alone and formulas do not.
-fn memory(niah: &Niah) -> Outcome {
-    let measured = niah.memory.iter().filter(|figure| {
-        use crate::MemoryKind::{AllocatorPeak, DeviceSampled, ProcessFootprint};
-        [AllocatorPeak, DeviceSampled, ProcessFootprint].contains(&figure.kind)
-    });
-    let Some(highest) = measured.max_by_key(|figure| figure.bytes) else {
-        return outcome(GateVerdict::Missing, "–", "no memory figure was measured in this run");
+fn counted(needle: &Needle, counters: &Restoration, identity: bool) -> Outcome {
+    let figures = format!("{} layers × {} positions", counters.layers.len(), counters.evicted_positions);
+    if !counters.is_complete() {
+        let verdict = if counters.evicted_positions == 0 { GateVerdict::Vacuous } else { GateVerdict::Fail };
+        let why = needle
+            .finding(&["RESTORATION_NOT_EXECUTED"])
+            .map_or("not every evicted position was injected", |finding| finding.message.as_str());
+        return Outcome::new(verdict, figures, why);
+    }
+    let why = format!(
+        "every evicted position of every layer was injected, f_θ on {} layers, {:.2} s in all; {}",
+        counters.f_theta_layers(),
+        counters.drafter_s + counters.projection_s + counters.capture_s,
+        if identity { "restored to itself, K/V changes no text" } else { "no identity check ran" }
+    );
+    Outcome::new(GateVerdict::Pass, figures, why)
+}
+
+/// Without counters: a time too short shows that nothing ran, a longer one does not show what was injected.
+fn timed(needle: &Needle, limits: &Thresholds) -> Outcome {
+    let longest = needle.recomputed.restoration_s;
+    let figures = longest.map_or_else(|| "–".to_owned(), |seconds| format!("{seconds:.3} s"));
+    if let Some(finding) = needle.finding(&["RESTORATION_NOT_EXECUTED", "SUT_NEVER_RAN"]) {
+        return Outcome::new(GateVerdict::Vacuous, figures, finding.message.clone());
+    }
+    let shortest = limits.min_restoration_s;
+    match longest {
+        None => Outcome::missing("the file holds no restoration counters: a flag is no proof"),
+        Some(seconds) if seconds < shortest => {
+            let why = format!("no sample's restoration took {shortest} s: nothing was restored");
+            Outcome::new(GateVerdict::Vacuous, figures, why)
+        }
+        Some(_) => {
+            let why = "restoration took time, but no counters tell what was injected: a time is no proof";
+            Outcome::new(GateVerdict::Undecided, figures, why)
+        }
+    }
+}
+
+/// The verifier's own K/V, restored, must give the oracle's texts. None when no such arm ran beside an oracle.
+fn identity_check(niah: &Niah) -> Option<Result<(), String>> {
+    let own = niah.arm("k3_identity_restore").or_else(|| niah.sut().filter(|_| niah.identity))?;
+    let oracle = niah.oracle()?;
+    let texts = |arm: &Arm| arm.rows.iter().map(|row| row.text.clone()).collect::<Vec<_>>();
+    let (own_texts, oracle_texts) = (texts(own), texts(oracle));
+    if own_texts == oracle_texts && own.hits == oracle.hits {
+        return Some(Ok(()));
+    }
+    let same = own_texts.iter().zip(&oracle_texts).filter(|(own, oracle)| own == oracle).count();
+    Some(Err(format!(
+        "restored to itself, K/V changes the texts: {same} of {} equal the oracle's, {} hits against {}",
+        oracle.n, own.hits, oracle.hits
+    )))
+}
+
+/// Figures of the whole machine or process that were measured while the system under test ran. The oracle, which keeps
+/// every K/V, need not fit; K/V alone and formulas do not tell what the machine holds.
+fn memory(needle: &Needle, limits: &Thresholds) -> Outcome {
+    const MEASURED: [MemoryKind; 3] =
+        [MemoryKind::AllocatorPeak, MemoryKind::DeviceSampled, MemoryKind::ProcessFootprint];
+    let other_arm = |key: &str| key != needle.niah.kind.sut() && needle.niah.arm(key).is_some();
+    let figures = || needle.niah.memory.iter().filter(|figure| !other_arm(&figure.arm));
+    let highest = |measured: bool| {
+        let kind = |figure: &&MemoryFigure| MEASURED.contains(&figure.kind) == measured;
+        figures().filter(kind).max_by_key(|figure| figure.bytes)
     };
-    let figures = format!("{:.2} GiB", highest.bytes as f64 / (1_u64 << 30) as f64);
-    let why = format!("{} ({})", highest.label, highest.kind.label());
-    let under = highest.bytes < MEMORY_LIMIT_BYTES;
-    outcome(if under { GateVerdict::Pass } else { GateVerdict::Fail }, figures, why)
+    let gib = |bytes: u64| format!("{:.2} GiB", bytes as f64 / (1_u64 << 30) as f64);
+    match (highest(true), highest(false)) {
+        (Some(figure), _) => {
+            let under = figure.bytes < limits.memory_limit_bytes();
+            let verdict = if under { GateVerdict::Pass } else { GateVerdict::Fail };
+            Outcome::new(verdict, gib(figure.bytes), format!("{} ({})", figure.label, figure.kind.label()))
+        }
+        (None, Some(figure)) => Outcome::missing(format!(
+            "nothing of device or process was measured; {} of {} is a {}",
+            figure.label,
+            gib(figure.bytes),
+            figure.kind.label()
+        )),
+        (None, None) => Outcome::missing("no memory figure was measured in this run"),
+    }
 }

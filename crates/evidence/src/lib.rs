@@ -11,6 +11,7 @@ mod identity;
 mod json;
 mod model;
 mod normalise;
+mod policy;
 mod read;
 mod recompute;
 pub mod stats;
@@ -21,11 +22,12 @@ pub use compare::{
     Scope, compare,
 };
 pub use finding::{Finding, Severity};
-pub use gate::{GateCell, GateKind, GateReport, GateVerdict, MEMORY_LIMIT_BYTES, gate};
+pub use gate::{GateCell, GateKind, GateReport, GateVerdict, gate};
 pub use identity::{Identity, Platform, Role};
 pub use model::{
     Arm, MemoryFigure, MemoryKind, Niah, NiahKind, PromptFit, Provenance, Restoration, RestoredLayer, Row,
     Settings, ThroughputFigure, TimeScope, dataset_digest,
 };
+pub use policy::{Policy, PolicyError, Thresholds};
 pub use read::{File, Place, ReadError, find, read};
 pub use recompute::{Analytic, DecodeOnly, Paired, Recomputed, Spreads};

@@ -2,7 +2,7 @@
 
 use files::FileError;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Larger files are refused: no evidence comes near it, and a hostile one must not fill the memory.
 const CAP: u64 = 64 << 20;
@@ -16,14 +16,23 @@ const MAX_DEPTH: usize = 32;
 pub struct Place {
     /// The file.
     pub path: PathBuf,
-    /// The scanned folder that it was found in: paths inside the file are relative to it.
-    pub root: PathBuf,
+    /// The scanned folder that it was found in; None for a file that was named on its own.
+    pub root: Option<PathBuf>,
 }
 
 impl From<&Path> for Place {
-    /// A file named on its own; its folder is the root.
     fn from(path: &Path) -> Self {
-        Self { root: path.parent().unwrap_or(Path::new("")).to_owned(), path: path.to_owned() }
+        Self { path: path.to_owned(), root: None }
+    }
+}
+
+impl Place {
+    /// Whether a folder that the file names lies below the scanned root; for a file named on its own, below any folder
+    /// that holds it. A path that leads out of the root never does.
+    pub(crate) fn holds_folder(&self, named: &Path) -> bool {
+        let inside = named.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+        let below = |root: &Path| root.join(named).is_dir();
+        inside && self.root.as_deref().map_or_else(|| self.path.ancestors().skip(1).any(below), below)
     }
 }
 
@@ -31,9 +40,7 @@ impl From<&Path> for Place {
 #[derive(Clone, Debug, PartialEq)]
 pub struct File {
     /// Where it was read from.
-    pub path: PathBuf,
-    /// The scanned folder that it was found in.
-    pub root: PathBuf,
+    pub place: Place,
     /// Its file name.
     pub name: String,
     /// Size in bytes.
@@ -96,31 +103,32 @@ fn walk(root: &Path, folder: &Path, depth: usize, found: &mut Vec<Place>) {
             }
         } else if path.extension().is_some_and(|ending| ending == "json") {
             let path = path.strip_prefix(".").map(Path::to_owned).unwrap_or(path);
-            found.push(Place { path, root: root.to_owned() });
+            found.push(Place { path, root: Some(root.to_owned()) });
         }
     }
 }
 
 /// Reads one file of at most 64 MiB.
 pub fn read(place: &Place) -> Result<File, ReadError> {
-    let path = &place.path;
-    let bytes = files::read_capped(path, CAP)?;
-    if bytes.is_empty() {
-        return Err(ReadError::Empty(path.clone()));
+    let bytes = files::read_capped(&place.path, CAP)?;
+    File::parse(place.clone(), &bytes)
+}
+
+impl File {
+    /// An evidence file from its bytes.
+    pub fn parse(place: Place, bytes: &[u8]) -> Result<Self, ReadError> {
+        let path = || place.path.clone();
+        if bytes.is_empty() {
+            return Err(ReadError::Empty(path()));
+        }
+        let value = parse(bytes).map_err(|reason| ReadError::NotJson { path: path(), reason })?;
+        if !value.is_object() {
+            return Err(ReadError::NotEvidence { path: path(), found: kind_of(&value) });
+        }
+        let name =
+            place.path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        Ok(Self { name, bytes: bytes.len() as u64, sha256: files::sha256(bytes), value, place })
     }
-    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let value = parse(&bytes).map_err(|reason| ReadError::NotJson { path: path.clone(), reason })?;
-    if !value.is_object() {
-        return Err(ReadError::NotEvidence { path: path.clone(), found: kind_of(&value) });
-    }
-    Ok(File {
-        path: path.clone(),
-        root: place.root.clone(),
-        name,
-        bytes: bytes.len() as u64,
-        sha256: files::sha256(&bytes),
-        value,
-    })
 }
 
 fn kind_of(value: &Value) -> &'static str {

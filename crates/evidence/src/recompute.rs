@@ -20,6 +20,8 @@ pub struct Recomputed {
     pub spreads: Option<Spreads>,
     /// Median decode-only rates (Mac kind).
     pub decode_only: Option<DecodeOnly>,
+    /// Longest time that building the restoration of one sample took, seconds; null when not recorded.
+    pub restoration_s: Option<f64>,
     /// The stored speed-up.
     pub claimed_speedup: Option<f64>,
     /// The memory formula (Mac kind).
@@ -116,11 +118,19 @@ pub(crate) fn recompute(value: &Value, niah: &Niah) -> Recomputed {
         paired: paired(niah),
         spreads: with_throughput.then(|| spreads(value)),
         decode_only: with_throughput.then(|| decode_only(value)).flatten(),
+        restoration_s: restoration_s(value, niah.kind.sut()),
         claimed_speedup,
         analytic: if mac { analytic(value) } else { None },
         repo_gate_codes: mac.then(|| audit::repo_gate(value, None)),
         shadow_gate_codes: claimed_speedup.map(|_| shadow()),
     }
+}
+
+/// The reference keeps stage times with throughput, we beside it.
+fn restoration_s(value: &Value, sut: &str) -> Option<f64> {
+    let ours = value.list(&format!("/stage_timings/{sut}")).unwrap_or_default();
+    let rows = stage_rows(value, sut).iter().chain(ours);
+    rows.filter_map(|row| row.number("/build_restoration_s")).reduce(f64::max)
 }
 
 fn paired(niah: &Niah) -> Option<Paired> {
@@ -153,7 +163,7 @@ fn paired(niah: &Niah) -> Option<Paired> {
         identical_texts: rows().filter(|(s, o)| s.text == o.text).count() as u64,
         n,
         mcnemar_p: mcnemar(gained, lost),
-        pairs_needed: pairs_needed(lost, n, 0.05),
+        pairs_needed: pairs_needed(lost, n, 0.05, 0.95),
     })
 }
 

@@ -51,9 +51,14 @@ pub fn clopper_pearson(hits: u64, n: u64, alpha: f64) -> Interval {
     Interval { low, high }
 }
 
-/// Exact one-sided 95 % upper bound on a rate of which `hits` of `n` were seen.
+/// Exact one-sided upper bound on a rate of which `hits` of `n` were seen.
+pub fn upper_bound(hits: u64, n: u64, confidence: f64) -> f64 {
+    clopper_pearson(hits, n, 2.0 * (1.0 - confidence)).high
+}
+
+/// The same at 95 %.
 pub fn upper95(hits: u64, n: u64) -> f64 {
-    clopper_pearson(hits, n, 0.10).high
+    upper_bound(hits, n, 0.95)
 }
 
 /// Wilson score interval for `hits` of `n` at 95 %: approximate, but closer to the nominal level on average than the
@@ -116,11 +121,11 @@ pub fn mcnemar(gained: u64, lost: u64) -> f64 {
     }
 }
 
-/// How many more clean pairs (no loss) bring the one-sided 95 % bound on the loss rate to `margin` or below, given
-/// `losses` in `n` pairs so far. None when not even a hundred thousand would.
-pub fn pairs_needed(losses: u64, n: u64, margin: f64) -> Option<u64> {
+/// How many more clean pairs (no loss) bring the one-sided bound on the loss rate to `margin` or below, given `losses` in
+/// `n` pairs so far. None when not even a hundred thousand would.
+pub fn pairs_needed(losses: u64, n: u64, margin: f64, confidence: f64) -> Option<u64> {
     const LIMIT: u64 = 100_000;
-    let decided = |more: u64| upper95(losses, n.saturating_add(more)) <= margin;
+    let decided = |more: u64| upper_bound(losses, n.saturating_add(more), confidence) <= margin;
     if decided(0) {
         return Some(0);
     }
@@ -179,11 +184,12 @@ mod tests {
 
     #[test]
     fn fifty_nine_clean_pairs_decide_five_points() {
-        assert_eq!(pairs_needed(0, 0, 0.05), Some(59));
-        assert_eq!(pairs_needed(0, 10, 0.05), Some(49));
-        assert_eq!(pairs_needed(0, 59, 0.05), Some(0));
-        assert_eq!(pairs_needed(1, 20, 0.05), Some(93 - 20)); // 1 loss: 93 pairs, Hahn & Meeker, table A.16
-        assert_eq!(pairs_needed(20, 20, 1e-9), None);
+        assert_eq!(pairs_needed(0, 0, 0.05, 0.95), Some(59));
+        assert_eq!(pairs_needed(0, 10, 0.05, 0.95), Some(49));
+        assert_eq!(pairs_needed(0, 59, 0.05, 0.95), Some(0));
+        assert_eq!(pairs_needed(1, 20, 0.05, 0.95), Some(93 - 20)); // 1 loss: 93 pairs, Hahn & Meeker, table A.16
+        assert_eq!(pairs_needed(0, 0, 0.05, 0.975), Some(72));
+        assert_eq!(pairs_needed(20, 20, 1e-9, 0.95), None);
     }
 
     /// statsmodels 0.15.0: `proportion_confint(k, n, method="wilson")`; `mcnemar(…, exact=True)`.
@@ -301,7 +307,7 @@ mod tests {
         #[test]
         fn the_pairs_needed_decide_and_one_less_does_not((_, lost, n) in pairs()) {
             prop_assume!(lost <= 5);
-            let needed = pairs_needed(lost, n, 0.05).unwrap();
+            let needed = pairs_needed(lost, n, 0.05, 0.95).unwrap();
             prop_assert!(upper95(lost, n + needed) <= 0.05);
             prop_assert!(needed == 0 || upper95(lost, n + needed - 1) > 0.05);
         }

@@ -69,7 +69,7 @@ fn survives(edits: &[(usize, Value)], mac: bool) {
     assert_eq!(audits.len(), 2);
     let comparison = evidence::compare(&audits[0], &audits[1]);
     assert_eq!(comparison.axes.len(), 4);
-    evidence::gate(&audits);
+    evidence::gate(&audits, &evidence::Policy::built_in());
 }
 
 proptest! {

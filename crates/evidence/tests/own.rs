@@ -1,7 +1,9 @@
 //! Our own evidence: proved by counters and digests, and every deliberate edit is found. Fixtures: `tests/fixtures`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use evidence::{Audit, AxisName, File, GateKind, GateVerdict, PairClass, Platform, Scope, Severity, Verdict};
+use evidence::{
+    Audit, AxisName, File, GateKind, GateVerdict, PairClass, Platform, Policy, Scope, Severity, Verdict,
+};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -66,7 +68,7 @@ fn each_edit_is_found() {
 #[test]
 fn counters_decide_whether_restoration_ran() {
     let gate_of = |audit: &Audit| {
-        let report = evidence::gate(std::slice::from_ref(audit));
+        let report = evidence::gate(std::slice::from_ref(audit), &Policy::built_in());
         report.cells.into_iter().find(|cell| cell.gate == GateKind::Restoration).unwrap()
     };
     let whole = audited(&fixture("demo_ctx20_s5.json"));
@@ -92,10 +94,10 @@ fn a_control_that_recalls_as_much_is_named() {
 
 #[test]
 fn two_samples_are_undecided_and_say_how_many_more() {
-    let report = evidence::gate(&[audited(&fixture("demo_ctx20_s5.json"))]);
+    let report = evidence::gate(&[audited(&fixture("demo_ctx20_s5.json"))], &Policy::built_in());
     let recall = report.cells.iter().find(|cell| cell.gate == GateKind::Recall).unwrap();
     assert_eq!((recall.verdict, recall.samples_needed), (GateVerdict::Undecided, Some(57)));
-    assert_eq!(report.verdict, GateVerdict::Undecided);
+    assert_eq!(report.verdict, GateVerdict::Missing, "no rung of the ladder was measured");
     let memory = report.cells.iter().find(|cell| cell.gate == GateKind::Memory).unwrap();
     assert_eq!(memory.verdict, GateVerdict::Pass, "{memory:?}");
 }
@@ -119,7 +121,7 @@ fn comparing_names_the_first_difference() {
 #[test]
 fn the_same_bytes_twice_are_named() {
     let (first, mut second) = (fixture("demo_ctx20_s5.json"), fixture("demo_ctx20_s5.json"));
-    second.path = "elsewhere/copy.json".into();
+    second.place.path = "elsewhere/copy.json".into();
     let audits = evidence::audit(&[first, second]);
     assert!(audits.iter().all(|audit| audit.has("DUPLICATE_EVIDENCE")));
 }

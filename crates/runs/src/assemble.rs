@@ -576,7 +576,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
         files::write_atomic(&path, document.to_string().as_bytes()).unwrap();
-        evidence::audit(&[evidence::read(&path).unwrap()]).remove(0)
+        evidence::audit(&[evidence::read(&path.as_path().into()).unwrap()]).remove(0)
     }
 
     #[test]

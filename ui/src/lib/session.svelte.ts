@@ -153,6 +153,7 @@ export class Session {
   openEvidence(path: string): void {
     this.place = "evidence";
     this.opened = path;
-    void this.detail.ask(() => this.backend.evidenceDetail(path));
+    const neighbours = this.evidence.value?.rows.map((row) => row.path) ?? [];
+    void this.detail.ask(() => this.backend.evidenceDetail(path, neighbours));
   }
 }

@@ -5,9 +5,9 @@ use crate::Finding;
 use crate::identity::{Identity, Platform, Role};
 use crate::json::{At, round};
 use crate::model::NiahKind;
-use crate::read::File;
+use crate::read::{File, Place};
 use serde_json::{Map, Value, json};
-use std::path::{Component, Path};
+use std::path::Path;
 
 pub(super) const GIB: f64 = 1_073_741_824.0;
 /// f_θ folders that are published with the reference project, by their last path component.
@@ -144,17 +144,16 @@ pub(super) fn unpublished(file: &File, identity: &Identity, out: &mut Vec<Findin
     let asked = identity.role == Role::Niah || identity.shape == "k3_s6_fidelity_recall_sweep";
     let folder = file.value.text("/config/f_theta_dir");
     let Some(folder) = folder.filter(|_| asked && file.value.at("/provenance").is_none()) else { return };
-    if !published(&file.root, folder) {
+    if !published(&file.place, folder) {
         let message = format!("the f_θ {folder} is not in the workspace");
         let data = json!({ "f_theta_dir": folder });
         out.push(Finding::new("FTHETA_NOT_IN_CHECKOUT", "/config/f_theta_dir", message, data));
     }
 }
 
-/// Whether an f_θ folder lies below the scanned root, or is one that the reference project publishes.
-fn published(root: &Path, folder: &str) -> bool {
+/// Whether an f_θ folder lies in the workspace, or is one that the reference project publishes.
+fn published(place: &Place, folder: &str) -> bool {
     let path = Path::new(folder);
-    let inside = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
     let known = path.file_name().is_some_and(|last| PUBLISHED.iter().any(|name| last == *name));
-    !folder.starts_with("/tmp") && (known || inside && root.join(path).is_dir())
+    !folder.starts_with("/tmp") && (known || place.holds_folder(path))
 }

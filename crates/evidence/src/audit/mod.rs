@@ -196,7 +196,7 @@ fn audit_one(file: &File) -> (Audit, Needed) {
     };
     let needed = Needed::of(value, &identity.shape);
     let audit = Audit {
-        path: file.path.clone(),
+        path: file.place.path.clone(),
         name: file.name.clone(),
         bytes: file.bytes,
         sha256: file.sha256.clone(),

@@ -39,7 +39,8 @@ export interface Backend {
   chooseEvidence(): Promise<string[]>;
   /** One row a readable file, one problem an unreadable one; folders among the paths are searched. */
   listEvidence(paths: string[]): Promise<EvidenceList>;
-  evidenceDetail(path: string): Promise<EvidenceDetail>;
+  /** One file, audited beside its neighbours. */
+  evidenceDetail(path: string, neighbours: string[]): Promise<EvidenceDetail>;
 
   compare(paths: string[], baseline: string | null): Promise<ComparisonView>;
   gate(paths: string[]): Promise<GateReport>;

@@ -20,7 +20,7 @@ export const tauri: Backend = {
 
   chooseEvidence: () => invoke("choose_evidence"),
   listEvidence: (paths) => invoke("list_evidence", { paths }),
-  evidenceDetail: (path) => invoke("evidence_detail", { path }),
+  evidenceDetail: (path, neighbours) => invoke("evidence_detail", { path, neighbours }),
 
   compare: (paths, baseline) => invoke("compare", { paths, baseline }),
   gate: (paths) => invoke("gate", { paths }),

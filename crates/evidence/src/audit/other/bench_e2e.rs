@@ -12,9 +12,9 @@ pub(super) const FAMILY: Family =
     Family { holds: |shape| shape == "k3_e2e_gpu_bench", summary, rules, verdict: no_gate };
 
 const SAMPLES: &str = "/config/n_samples";
-/// Bytes of the sliding layers' K/V in the model's own cache: 25 layers, 68 positions (RULES §8).
+/// Bytes of K/V of the 25 sliding layers for sink and window, 68 positions (RULES §8).
 const SLIDING_BYTES: u64 = 25 * 68 * 8192;
-/// Bytes of the five full layers' K/V, for each token (RULES §8).
+/// Bytes of K/V of the five full layers, for each token of the context (RULES §8).
 const FULL_BYTES_PER_TOKEN: u64 = 20_480;
 
 fn summary(case: &Case) -> Summary {

@@ -37,8 +37,9 @@ fn rules(case: &Case, out: &mut Vec<Finding>) {
     speedup(value, [&format!("{FUSED}/speedup_over_ar_x"), FUSED_RATE, PLAIN_RATE], 0.006, out);
     renamed(case, out);
     crosshost(value, out);
+    let block = if value.at(FUSED).is_some() { FUSED } else { "/restored_specdecode" };
     let message = "samples hold token ids without text: recall cannot be recounted";
-    out.push(Finding::new("TOKENS_ONLY", FUSED, message, json!({})));
+    out.push(Finding::new("TOKENS_ONLY", format!("{block}/per_sample"), message, json!({})));
     other_drafter(value, out);
     out.extend(value.whole(SAMPLES).and_then(|n| too_small(n, SAMPLES)));
 }

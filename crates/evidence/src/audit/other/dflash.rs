@@ -28,7 +28,7 @@ fn rules(case: &Case, out: &mut Vec<Finding>) {
     lossless(case.value, prompts, out);
     acceptance(case.value, prompts, out);
     if prompts.len() < 20 {
-        let message = format!("{} prompts", prompts.len());
+        let message = format!("the acceptance rests on {} prompts", prompts.len());
         out.push(Finding::new("FEW_PROMPTS", "/per_prompt", message, json!({ "n": prompts.len() })));
     }
 }

@@ -47,8 +47,9 @@ fn rules(case: &Case, out: &mut Vec<Finding>) {
 
 fn recall(pointer: &str, rung: &Value, out: &mut Vec<Finding>) {
     if let Some(recall) = rung.number("/metrics/recall").filter(|recall| *recall < 1.0) {
-        let message = format!("recall is {recall}");
-        let data = json!({ "ctx": rung.at("/ctx_lines") });
+        let ctx = rung.at("/ctx_lines");
+        let at = ctx.map_or_else(String::new, |lines| format!(" at {lines} lines"));
+        let (message, data) = (format!("recall is {recall}{at}"), json!({ "ctx": ctx }));
         out.push(Finding::new("RECALL_MISS", format!("{pointer}/metrics/recall"), message, data));
     }
 }

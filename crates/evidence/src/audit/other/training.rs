@@ -13,7 +13,6 @@ pub(super) const FAMILY: Family = Family {
 };
 
 const REDUCTION: &str = "/loss_reduction_factor";
-const ERROR: &str = "/final_diagnostic/mse_O_mean";
 
 fn rules(case: &Case, out: &mut Vec<Finding>) {
     let value = case.value;
@@ -35,7 +34,10 @@ fn reduction_stored(value: &Value, reduction: Option<f64>, out: &mut Vec<Finding
 
 fn sanity(value: &Value, reduction: Option<f64>, out: &mut Vec<Finding>) {
     let target = value.number("/final_diagnostic/abs_O_target_mean").filter(|target| *target != 0.0);
-    let error = value.number(ERROR).zip(target).map(|(error, target)| error / target.powi(2));
+    let error = value
+        .number("/final_diagnostic/mse_O_mean")
+        .zip(target)
+        .map(|(error, target)| error / target.powi(2));
     let data = json!({
         "loss_reduction": reduction.map(|reduction| round(reduction, 2)),
         "needed": 5.0,
