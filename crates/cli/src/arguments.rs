@@ -24,7 +24,7 @@ pub(crate) enum Command {
     /// Lay evidence files side by side.
     Compare(CompareArgs),
     /// The verdict for every gate, rung and platform.
-    Gate(AuditArgs),
+    Gate(GateArgs),
     /// Export a gate report.
     Report(ReportArgs),
     /// Speak the engine's protocol on standard input and output (started by the app).
@@ -56,6 +56,18 @@ pub(crate) struct AuditArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct GateArgs {
+    /// Evidence files, or folders that are searched for them.
+    #[arg(required = true)]
+    pub paths: Vec<PathBuf>,
+    /// TOML file with the thresholds (default: the built-in policy).
+    #[arg(long)]
+    pub policy: Option<PathBuf>,
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
     /// Two or more evidence files.
     #[arg(required = true, num_args = 2..)]
@@ -75,6 +87,9 @@ pub(crate) struct ReportArgs {
     /// Where to write; the ending chooses the format: .html or .md.
     #[arg(short, long)]
     pub out: PathBuf,
+    /// TOML file with the thresholds (default: the built-in policy).
+    #[arg(long)]
+    pub policy: Option<PathBuf>,
     /// Name of the reviewer, as it shall appear.
     #[arg(long, default_value = "")]
     pub reviewer: String,

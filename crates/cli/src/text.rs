@@ -233,7 +233,7 @@ fn gate_rows(report: &GateReport) -> Vec<Vec<String>> {
     let row = |cell: &evidence::GateCell| {
         vec![
             cell.verdict.label().to_owned(),
-            cell.title.to_owned(),
+            cell.title.clone(),
             cell.rung.clone(),
             cell.platform.label().to_owned(),
             tame(&cell.figures),
@@ -243,12 +243,17 @@ fn gate_rows(report: &GateReport) -> Vec<Vec<String>> {
     report.cells.iter().map(row).collect()
 }
 
+fn policy(report: &GateReport) -> String {
+    format!("Policy: {}, SHA-256 {}", report.policy.source, report.policy.sha256)
+}
+
 pub(crate) fn gate(report: &GateReport) -> String {
-    format!("{}{}\n", table(&gate_rows(report)), report.headline)
+    format!("{}{}\n{}\n", table(&gate_rows(report)), report.headline, tame(&policy(report)))
 }
 
 pub(crate) fn gate_markdown(report: &GateReport) -> String {
     let table =
         markdown_table(&["verdict", "gate", "rung", "platform", "figures", "why"], &gate_rows(report));
-    format!("**{}** {}\n\n{table}", report.verdict.label(), escape(&report.headline))
+    let (headline, policy) = (escape(&report.headline), escape(&policy(report)));
+    format!("**{}** {headline}\n\n{table}\n{policy}\n", report.verdict.label())
 }

@@ -65,9 +65,8 @@ impl Default for Thresholds {
 
 impl Thresholds {
     /// Whether the recalls lie within the margin, decided in integers: hundredths of a percentage point against hits.
-    pub fn within_margin(&self, paired: &Paired) -> bool {
-        let apart = u128::from(paired.gained.abs_diff(paired.lost));
-        apart * 10_000 <= hundredths(self.recall_margin_pp) * u128::from(paired.n)
+    pub fn within_margin(&self, hits: u64, oracle_hits: u64, n: u64) -> bool {
+        u128::from(hits.abs_diff(oracle_hits)) * 10_000 <= hundredths(self.recall_margin_pp) * u128::from(n)
     }
 
     /// The margin as a fraction.
@@ -191,7 +190,7 @@ fn positive<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
 
 fn ladder<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u32>, D::Error> {
     let allowed = "at least one rung is needed, each a whole number of padding lines above 0, none twice";
-    let rungs = Vec::<u32>::deserialize(from).map_err(|e| D::Error::custom(format!("{e}; {allowed}")))?;
+    let rungs = Vec::<u32>::deserialize(from).map_err(|_| D::Error::custom(allowed))?;
     let distinct: BTreeSet<u32> = rungs.iter().copied().collect();
     let fine = !rungs.is_empty() && distinct.len() == rungs.len() && !distinct.contains(&0);
     if fine { Ok(rungs) } else { Err(D::Error::custom(allowed)) }
@@ -199,7 +198,7 @@ fn ladder<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u32>, D::Error> {
 
 fn platforms<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Platform>, D::Error> {
     let allowed = r#"at least one platform is needed, each "cuda", "mac" or "cpu", none twice"#;
-    let names = Vec::<String>::deserialize(from).map_err(|e| D::Error::custom(format!("{e}; {allowed}")))?;
+    let names = Vec::<String>::deserialize(from).map_err(|_| D::Error::custom(allowed))?;
     let platform = |name: &String| match name.as_str() {
         "cuda" => Some(Platform::Cuda),
         "mac" => Some(Platform::Mac),

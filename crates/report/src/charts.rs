@@ -338,14 +338,16 @@ fn recall_in_words(points: &[RecallPoint]) -> String {
     format!("{}. All figures stand in the table.", words.join("; "))
 }
 
-/// Recall delta of each file against its own oracle, with 95 % intervals and the ±5 pp band.
-pub fn deltas(rows: &[DeltaRow], palette: Palette) -> Result<String, ReportError> {
-    let title = "Recall delta against the oracle, percentage points, with 95 % intervals and the ±5 pp band";
+/// Recall delta of each file against its own oracle, with 95 % intervals and the band of the margin.
+pub fn deltas(rows: &[DeltaRow], margin_pp: f64, palette: Palette) -> Result<String, ReportError> {
+    let title = format!(
+        "Recall delta against the oracle, percentage points, with 95 % intervals and the ±{margin_pp} pp band"
+    );
     let finite =
         |row: &&DeltaRow| row.delta_pp.is_finite() && row.low_pp.is_finite() && row.high_pp.is_finite();
     let rows: Vec<&DeltaRow> = rows.iter().filter(finite).collect();
     if rows.is_empty() {
-        return nothing(palette, title, "Nothing to draw: no file has both arms.");
+        return nothing(palette, &title, "Nothing to draw: no file has both arms.");
     }
     let (left, right, top, pitch) = (240, 150, 14, 26);
     let bottom = top + pitch * rows.len() as i32;
@@ -354,9 +356,9 @@ pub fn deltas(rows: &[DeltaRow], palette: Palette) -> Result<String, ReportError
     let centre = (left + WIDTH - right) / 2;
     let half = f64::from((WIDTH - right - left) / 2);
     let x = |pp: f64| centre + (pp.clamp(-reach, reach) / reach * half).round() as i32;
-    svg((WIDTH, height), palette, title, &deltas_in_words(&rows), |pen| {
+    svg((WIDTH, height), palette, &title, &deltas_in_words(&rows), |pen| {
         pen.fill([(0, 0), (WIDTH, height)], pen.ink.ground)?;
-        pen.fill([(x(-5.0), top), (x(5.0), bottom)], pen.ink.band)?;
+        pen.fill([(x(-margin_pp), top), (x(margin_pp), bottom)], pen.ink.band)?;
         let mut at = -reach;
         while at <= reach {
             pen.line([(x(at), bottom), (x(at), bottom + 4)], pen.ink.dim, 1)?;
@@ -468,7 +470,8 @@ mod tests {
 
     #[test]
     fn an_interval_is_as_long_as_its_figures_say() {
-        let svg = deltas(&[row("a", 0.0, -10.0, 10.0), row("b", 0.0, -5.0, 5.0)], Palette::Light).unwrap();
+        let svg =
+            deltas(&[row("a", 0.0, -10.0, 10.0), row("b", 0.0, -5.0, 5.0)], 5.0, Palette::Light).unwrap();
         let document = roxmltree::Document::parse(&svg).unwrap();
         let number = |node: roxmltree::Node<'_, '_>, name: &str| -> i32 {
             node.attribute(name).unwrap().parse().unwrap()
@@ -494,7 +497,7 @@ mod tests {
         for palette in [Palette::Light, Palette::Dark] {
             let charts = [
                 recall(&[point(name, name, Mark::Oracle, 1, 2)], palette).unwrap(),
-                deltas(&[row(name, 1.0, 0.0, 2.0)], palette).unwrap(),
+                deltas(&[row(name, 1.0, 0.0, 2.0)], 5.0, palette).unwrap(),
             ];
             for svg in charts {
                 let document = roxmltree::Document::parse(&svg).unwrap();
@@ -508,13 +511,14 @@ mod tests {
     fn nothing_is_said_in_words() {
         assert!(texts(&recall(&[], Palette::Light).unwrap())[0].starts_with("Nothing to draw"));
         assert!(
-            texts(&deltas(&[row("a", f64::NAN, 0.0, 0.0)], Palette::Dark).unwrap())[0].starts_with("Nothing")
+            texts(&deltas(&[row("a", f64::NAN, 0.0, 0.0)], 5.0, Palette::Dark).unwrap())[0]
+                .starts_with("Nothing")
         );
     }
 
     #[test]
     fn long_labels_end_in_an_ellipsis() {
-        let svg = deltas(&[row(&"很长的名字".repeat(20), 0.0, -1.0, 1.0)], Palette::Light).unwrap();
+        let svg = deltas(&[row(&"很长的名字".repeat(20), 0.0, -1.0, 1.0)], 5.0, Palette::Light).unwrap();
         assert!(texts(&svg).iter().any(|text| text.ends_with("… · n=20")), "{:?}", texts(&svg));
     }
 
@@ -523,7 +527,7 @@ mod tests {
         fn any_label_gives_well_formed_xml(label in any::<String>(), rung in any::<String>(), hits in 0_u64..9, n in 0_u64..9) {
             for svg in [
                 recall(&[point(&label, &rung, Mark::Control, hits.min(n), n)], Palette::Dark).unwrap(),
-                deltas(&[row(&label, 0.0, -1e300, 1e300)], Palette::Light).unwrap(),
+                deltas(&[row(&label, 0.0, -1e300, 1e300)], 5.0, Palette::Light).unwrap(),
             ] {
                 let document = roxmltree::Document::parse(&svg);
                 prop_assert!(document.is_ok(), "{:?}\n{svg}", document.err());

@@ -4,7 +4,7 @@ use crate::ReportError;
 use crate::charts::{self, DeltaRow, Mark, Palette, RecallPoint, ladder, signed};
 use evidence::{
     Audit, AxisName, Comparison, GateReport, GateVerdict, MemoryKind, Niah, NiahKind, PairClass, PairVerdict,
-    Paired, Provenance, Restoration, Scope, Severity, Verdict,
+    Paired, Policy, Provenance, Restoration, Scope, Severity, Thresholds, Verdict,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -219,7 +219,7 @@ impl GateDocument {
         let mut sections = vec![
             gates(gate, &names),
             recall(&runs)?,
-            delta(&runs)?,
+            delta(&runs, &gate.policy.values)?,
             memory(&runs),
             restoration(&runs),
             comparability(comparisons, &names),
@@ -227,7 +227,7 @@ impl GateDocument {
             provenance(&runs),
             weights(&runs),
             files(audits, &names),
-            policy(),
+            policy(&gate.policy),
         ];
         sections.retain(|section| !section.blocks.is_empty());
         Ok(Self {
@@ -303,14 +303,14 @@ fn gates(gate: &GateReport, names: &BTreeMap<PathBuf, String>) -> Section {
         .iter()
         .map(|cell| {
             vec![
-                text(cell.title),
+                text(&cell.title),
                 number(&cell.rung),
                 text(cell.platform.label()),
                 Cell::Chip(cell.verdict.into()),
                 text(&cell.figures),
                 text(&cell.why),
                 number(cell.samples_needed.map_or_else(|| "–".to_owned(), |more| format!("{more} more"))),
-                code(name_of(&cell.file, names)),
+                cell.file.as_deref().map_or_else(|| text("–"), |file| code(name_of(file, names))),
             ]
         })
         .collect();
@@ -373,7 +373,8 @@ fn recall(runs: &[Run<'_>]) -> Result<Section, ReportError> {
     })
 }
 
-fn delta(runs: &[Run<'_>]) -> Result<Section, ReportError> {
+fn delta(runs: &[Run<'_>], limits: &Thresholds) -> Result<Section, ReportError> {
+    let margin = limits.recall_margin_pp;
     let paired = || runs.iter().filter_map(|run| Some((run, run.paired()?)));
     let drawn: Vec<DeltaRow> = paired()
         .map(|(run, paired)| DeltaRow {
@@ -388,7 +389,10 @@ fn delta(runs: &[Run<'_>]) -> Result<Section, ReportError> {
     let rows = paired()
         .map(|(run, paired)| {
             let interval = paired.delta_interval_pp;
-            let within = if paired.within_5pp { chip(Tone::Pass, "yes") } else { chip(Tone::Fail, "no") };
+            let arms = run.niah.sut().zip(run.niah.oracle());
+            let holds =
+                arms.is_some_and(|(sut, oracle)| limits.within_margin(sut.hits, oracle.hits, paired.n));
+            let within = if holds { chip(Tone::Pass, "yes") } else { chip(Tone::Fail, "no") };
             run.row([
                 number(paired.n.to_string()),
                 number(format!("{} pp", signed(paired.delta_pp, 2))),
@@ -407,7 +411,7 @@ fn delta(runs: &[Run<'_>]) -> Result<Section, ReportError> {
         "pairs",
         "delta",
         "95 % interval",
-        "20·|Δhits| ≤ n",
+        "within the margin",
         "gained / lost",
         "lost recall, one-sided 95 %",
         "oracle hits kept",
@@ -418,8 +422,8 @@ fn delta(runs: &[Run<'_>]) -> Result<Section, ReportError> {
         long: false,
         blocks: vec![
             Block::Chart {
-                light: charts::deltas(&drawn, Palette::Light)?,
-                dark: charts::deltas(&drawn, Palette::Dark)?,
+                light: charts::deltas(&drawn, margin, Palette::Light)?,
+                dark: charts::deltas(&drawn, margin, Palette::Dark)?,
             },
             table("The arm under test against the oracle on the same samples", &columns, rows),
         ],
@@ -715,38 +719,66 @@ fn files(audits: &[Audit], names: &BTreeMap<PathBuf, String>) -> Section {
     Section { id: "files", title: "Evidence files", long: true, blocks }
 }
 
-fn policy() -> Section {
+fn policy(policy: &Policy) -> Section {
+    let limits = &policy.values;
+    let (margin, confidence) = (limits.recall_margin_pp, limits.confidence);
+    let platforms: Vec<&str> = limits.platforms.iter().map(|platform| platform.label()).collect();
+    let rungs: Vec<String> = limits.ladder.iter().map(u32::to_string).collect();
     let rules = [
         (
-            "Recall within 5 pp",
-            "The arm under test and the oracle answer the same prompts. Fail unless 20·|Δhits| ≤ n, in integers. Pass \
-             only when the one-sided exact 95 % upper bound on the rate of lost samples is at most 5 percentage points \
-             (59 pairs without a loss); until then undecided.",
+            "Every rung measured",
+            format!(
+                "Evidence with both arms at {} padding lines on {}. Missing where a rung has none.",
+                rungs.join(", "),
+                platforms.join(" and ")
+            ),
+        ),
+        (
+            "Recall",
+            format!(
+                "The arm under test and the oracle answer the same prompts. Fail unless |Δhits| ≤ {margin} % of n, in \
+                 integers. Pass only when the one-sided exact upper bound, at confidence {confidence}, on the rate of \
+                 lost samples is at most {margin} percentage points; until then undecided."
+            ),
         ),
         (
             "Restoration ran",
-            "Run-time counters show that every evicted position of every restored layer was injected. A flag is no \
-             proof. Vacuous when nothing was restored.",
+            format!(
+                "Run-time counters show that every evicted position of every restored layer was injected, and K/V \
+                 restored to itself changes no text. A flag or a time is no proof. Vacuous when nothing was restored, or \
+                 no sample's restoration took {} s.",
+                limits.min_restoration_s
+            ),
         ),
         (
-            "Memory under 24 GiB",
-            "The highest measured figure of device or process is below 24 · 2³⁰ bytes. Formulas do not count.",
+            "Memory",
+            format!(
+                "The highest figure of device or process that was measured for the arm under test is below {} · 2³⁰ \
+                 bytes. Formulas do not count.",
+                limits.memory_limit_gib
+            ),
         ),
         (
             "Intervals",
-            "Recall: Clopper–Pearson, two-sided 95 %. Delta: gains and losses each at 97.5 %, which is conservative.",
+            "Recall: Clopper–Pearson, two-sided 95 %. Delta: gains and losses each at 97.5 %, which is conservative."
+                .to_owned(),
         ),
         (
             "Outcomes",
             "Pass, fail, undecided; vacuous (it would hold whatever the claim is) and missing (nothing measured it). \
-             The report's verdict is the worst of its gates.",
+             The report's verdict is the worst of its gates."
+                .to_owned(),
         ),
     ];
     let rows = rules.map(|(name, rule)| vec![text(name), text(rule)]).to_vec();
+    let source = vec![vec![code(&policy.source), code(&policy.sha256)]];
     Section {
         id: "policy",
         title: "Policy",
         long: true,
-        blocks: vec![table("The rules that decided", &["rule", "wording"], rows)],
+        blocks: vec![
+            table("The rules that decided", &["rule", "wording"], rows),
+            table("Where the thresholds come from", &["policy", "SHA-256"], source),
+        ],
     }
 }

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test whose report cannot be made has failed")]
 #![expect(clippy::disallowed_methods, reason = "the rendered pages are test output, not user data")]
 
-use evidence::{Audit, File};
+use evidence::{Audit, File, Policy};
 use report::{GateDocument, SignOff};
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ fn sign_off() -> SignOff {
 fn document(audits: &[Audit], sign_off: SignOff) -> GateDocument {
     let pairs = audits.windows(2).map(|pair| evidence::compare(&pair[0], &pair[1]));
     let comparisons: Vec<_> = pairs.collect();
-    GateDocument::new(audits, &comparisons, &evidence::gate(audits), sign_off).unwrap()
+    GateDocument::new(audits, &comparisons, &evidence::gate(audits, &Policy::built_in()), sign_off).unwrap()
 }
 
 /// The page without its charts and style, which have tests of their own.
@@ -106,7 +106,7 @@ fn every_figure_of_the_gates_is_in_both() {
     let audits = evidence::audit(&fixtures());
     let document = document(&audits, sign_off());
     let (html, markdown) = (report::html(&document), report::markdown(&document));
-    for cell in evidence::gate(&audits).cells {
+    for cell in evidence::gate(&audits, &Policy::built_in()).cells {
         assert!(html.contains(&cell.figures) && markdown.contains(&cell.figures), "{}", cell.figures);
         assert!(html.contains(cell.verdict.label()) && markdown.contains(cell.verdict.label()));
     }

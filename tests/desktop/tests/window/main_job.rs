@@ -92,7 +92,7 @@ async fn compare(window: &Window) {
 async fn gate(window: &Window) {
     window.go("gate").await;
     window.find("[data-cell=recall]").await;
-    assert_eq!(window.find("h1[data-gate]").await.attr("data-gate").await.unwrap().unwrap(), "undecided");
+    assert_eq!(window.find("h1[data-gate]").await.attr("data-gate").await.unwrap().unwrap(), "missing");
     window.fill("input[name=reviewer]", "Ada 审阅人").await;
     window.fill("textarea[name=notes]", "<b>read</b> & weighed").await;
     window.click("#export:not(:disabled)").await;
