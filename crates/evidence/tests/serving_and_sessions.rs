@@ -1,19 +1,13 @@
-//! Kinds about serving, long sessions and platform tests: every rule fires on a small document, and one edit silences it.
+//! Serving, long sessions and platform tests: every rule fires on a small document, and one edit silences it.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use evidence::{Audit, File, Verdict};
 use serde_json::{Value, json};
+use std::path::Path;
 
 fn audit(value: &Value) -> Audit {
-    let file = File {
-        path: "a.json".into(),
-        root: "".into(),
-        name: "a.json".to_owned(),
-        bytes: 1,
-        sha256: "0".repeat(64),
-        value: value.clone(),
-    };
-    evidence::audit(&[file]).remove(0)
+    let bytes = serde_json::to_vec(value).unwrap();
+    evidence::audit(&[File::parse(Path::new("a.json").into(), &bytes).unwrap()]).remove(0)
 }
 
 fn edited(value: &Value, pointer: &str, new: Value) -> Value {
@@ -85,7 +79,8 @@ fn cuda_multitenant_has_one_peak_and_no_texts() {
 }
 
 fn vllm() -> Value {
-    json!({ "kind": "vllm_multitenant_parallel", "schema_version": 1, "config": { "gen_tokens": 128 }, "kv_pool": null,
+    json!({ "kind": "vllm_multitenant_parallel", "schema_version": 1, "config": { "gen_tokens": 128 },
+        "kv_pool": null,
         "results": [
             { "agents": 1, "decode_aggregate_tps": 127.0, "e2e_aggregate_tps": 128.0, "recall": null,
               "torch_peak_alloc_gb": 0.0 },
@@ -216,7 +211,8 @@ fn the_load_test_measures_a_proxy_and_multiplies() {
 }
 
 fn pressure() -> Value {
-    json!({ "kind": "mlx_multitenant_pressure", "schema_version": 1, "ab": { "agent_capacity_x": 4.23 }, "results": {
+    json!({ "kind": "mlx_multitenant_pressure", "schema_version": 1, "ab": { "agent_capacity_x": 4.23 },
+        "results": {
         "native": { "max_agents_measured": 15, "derived_max_agents_in_kv_budget": 22 },
         "s5": { "max_agents_measured": 32, "derived_max_agents_in_kv_budget": 93 } } })
 }
@@ -256,7 +252,8 @@ fn the_deployment_benchmark_failed_or_saved_nothing() {
 fn primary_decode() -> Value {
     json!({ "kind": "primary_decode_mac_acceptance", "schema_version": 1, "status": "passed",
         "config": { "tokenizer_id": "models/gemma-4-26B-A4B-it-mlx-4bit" }, "gates": [
-            { "gate": "footprint", "status": "passed", "metrics": { "fresh_process_footprint_bytes": 414_597_120_u64,
+            { "gate": "footprint", "status": "passed", "metrics": {
+              "fresh_process_footprint_bytes": 414_597_120_u64,
               "final_process_footprint_bytes": 54_394_880, "growth_bytes": -360_202_240 } },
             { "gate": "endurance", "status": "passed", "metrics": { "aggregate": { "kv_bounded": false,
               "min_kv_live_bytes": 9, "max_kv_live_bytes": 462 } } },

@@ -48,7 +48,7 @@ fn levels(case: &Case, arms: &[(&str, &str)]) -> Summary {
 }
 
 /// Pointer of the first level that a test picks, and the numbers of agents of all that it picks.
-fn picked<'a>(case: &Case<'a>, picks: impl Fn(&Value) -> bool) -> Option<(String, Vec<Option<&'a Value>>)> {
+fn affected<'a>(case: &Case<'a>, picks: impl Fn(&Value) -> bool) -> Option<(String, Vec<Option<&'a Value>>)> {
     let levels: Vec<(String, &Value)> = rows(case.value, "/results").filter(|(_, row)| picks(row)).collect();
     let agents = levels.iter().map(|(_, row)| row.at("/agents")).collect();
     levels.into_iter().next().map(|(first, _)| (first, agents))
@@ -63,7 +63,7 @@ fn listed(agents: &[Option<&Value>]) -> String {
 fn cuda_multitenant(case: &Case, out: &mut Vec<Finding>) {
     let message = "recall is stored per level, without the texts";
     out.push(Finding::new("NO_PER_SAMPLE", "/results", message, json!({})));
-    if let Some((level, _)) = picked(case, |row| row.number("/peak_gpu_gb").is_some()) {
+    if let Some((level, _)) = affected(case, |row| row.number("/peak_gpu_gb").is_some()) {
         let message = "each level has one peak for both arms";
         out.push(Finding::new("PEAK_SHARED_BY_ARMS", level + "/peak_gpu_gb", message, json!({})));
     }
@@ -94,7 +94,7 @@ fn decode_rate(case: &Case, out: &mut Vec<Finding>) {
         let rates = row.number("/decode_aggregate_tps").zip(row.number("/e2e_aggregate_tps"));
         rates.is_some_and(|(decode, whole)| whole != 0.0 && (decode / whole - share).abs() < 2e-3)
     };
-    if let Some((level, agents)) = picked(case, derived) {
+    if let Some((level, agents)) = affected(case, derived) {
         let ratio = round(share, 4);
         let message = format!(
             "with {} agents decoding runs at {ratio} of the end-to-end rate, as if prefill took no time",
@@ -111,7 +111,7 @@ fn engine(case: &Case, out: &mut Vec<Finding>) {
     let Some(ceiling) = case.value.number(pointer) else { return };
     let above =
         |row: &Value| !row.is_on("/oom") && row.number("/agents").is_some_and(|agents| agents > ceiling);
-    if let Some((_, agents)) = picked(case, above) {
+    if let Some((_, agents)) = affected(case, above) {
         let message = format!("the file admits {ceiling} agents; {} ran", listed(&agents));
         let data = json!({ "ceiling": ceiling, "agents": agents });
         out.push(Finding::new("ADMISSION_CEILING_EXCEEDED", pointer, message, data));
@@ -127,7 +127,7 @@ fn bounded_decode(case: &Case, out: &mut Vec<Finding>) {
 }
 
 fn out_of_memory(case: &Case, out: &mut Vec<Finding>) {
-    if let Some((level, agents)) = picked(case, |row| row.is_on("/oom")) {
+    if let Some((level, agents)) = affected(case, |row| row.is_on("/oom")) {
         let message = format!("memory ran out with {} agents", listed(&agents));
         out.push(Finding::new("OOM", level + "/oom", message, json!({ "agents": agents })));
     }
