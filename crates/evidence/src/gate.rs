@@ -344,7 +344,7 @@ fn timed(needle: &Needle, limits: &Thresholds) -> Outcome {
     match longest {
         None => Outcome::missing("the file holds no restoration counters: a flag is no proof"),
         Some(seconds) if seconds < shortest => {
-            let why = format!("no sample's restoration took {shortest} s: nothing was restored");
+            let why = format!("no sample's restoration took as long as {shortest} s: nothing was restored");
             Outcome::new(GateVerdict::Vacuous, figures, why)
         }
         Some(_) => {

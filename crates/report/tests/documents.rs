@@ -7,7 +7,7 @@ use report::{GateDocument, SignOff};
 use std::path::{Path, PathBuf};
 
 fn read(path: &Path) -> File {
-    evidence::read(path).unwrap_or_else(|error| panic!("{error}"))
+    evidence::read(&path.into()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn fixtures() -> Vec<File> {
@@ -81,7 +81,7 @@ fn hostile_text_is_shown_as_text() {
         file.value["results"][ATTACK] = oracle;
         poison(&mut file.value);
         file.name = format!("{ATTACK}.json");
-        file.path = PathBuf::from("folder").join(&file.sha256).join("evidence.json");
+        file.place.path = PathBuf::from("folder").join(&file.sha256).join("evidence.json");
     }
     let attacker = SignOff {
         reviewer: ATTACK.into(),
