@@ -1,8 +1,9 @@
 //! Two files side by side, on separate axes (RULES §7).
 
 use crate::audit::Audit;
-use crate::model::{MemoryKind, Niah, NiahKind, Row};
+use crate::model::{Acceptance, Arm, MemoryFigure, MemoryKind, Niah, NiahKind, Row};
 use serde::Serialize;
+use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use ts_rs::TS;
 
@@ -11,6 +12,7 @@ use ts_rs::TS;
 #[serde(rename_all = "kebab-case")]
 pub enum PairClass {
     /// Two platforms.
+    #[serde(rename = "cuda-mac")]
     CrossPlatform,
     /// An identity run against the other file's oracle.
     CrossOracle,
@@ -44,6 +46,21 @@ pub enum AxisName {
     Throughput,
     /// Bytes.
     Memory,
+    /// Drafted tokens that the verifier accepts; only for speculative-decoding acceptance runs.
+    Acceptance,
+}
+
+impl AxisName {
+    /// The axis in words.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Recall => "recall",
+            Self::PerSample => "sample by sample",
+            Self::Throughput => "throughput",
+            Self::Memory => "memory",
+            Self::Acceptance => "acceptance",
+        }
+    }
 }
 
 /// How far an axis may be compared.
@@ -129,17 +146,25 @@ pub struct SampleRow {
     pub sut_b: Option<SampleCell>,
 }
 
-/// Counts over the samples that both files put.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, TS)]
+/// Counts over the leading samples that both files put: all of them, or the common beginning of two datasets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, TS)]
 pub struct Agreement {
     /// Samples compared.
     pub n: usize,
     /// Same hit or miss of the systems under test.
     pub same_flags: usize,
+    /// Samples in which the systems under test differ, one hit, one miss.
+    pub differing: Vec<usize>,
     /// Same text of the systems under test.
     pub same_sut_texts: usize,
     /// Same text of the oracles.
     pub same_oracle_texts: usize,
+    /// Same text of the first file's system under test and the second file's oracle.
+    pub same_cross_texts: usize,
+    /// Hits of the systems under test, first and second file; null when one did not run.
+    pub sut_hits: Option<[u64; 2]>,
+    /// Hits of the oracles.
+    pub oracle_hits: Option<[u64; 2]>,
 }
 
 /// Two files side by side.
@@ -155,10 +180,17 @@ pub struct Comparison {
     pub verdict: PairVerdict,
     /// Axis by axis.
     pub axes: Vec<Axis>,
+    /// The axes that may be compared, in RULES §7.3's words: true, false or how far; empty when none may.
+    #[ts(type = "Record<string, boolean | string>")]
+    pub comparable: Map<String, Value>,
     /// Settings of both.
     pub factors: Vec<Factor>,
     /// 100·(hits of b − hits of a)/n of the systems under test, percentage points; null unless recall is comparable.
     pub delta_pp: Option<f64>,
+    /// Codec off against on: whether recall falls by at most 1 percentage point; null for other pairs.
+    pub codec_within_1pp: Option<bool>,
+    /// Whether both systems under test peaked at the same byte; null unless both measured a peak.
+    pub peak_equal: Option<bool>,
     /// Memory figures, side by side but never across kinds.
     pub memory: Vec<MemoryRow>,
     /// Agreement.
@@ -169,32 +201,108 @@ pub struct Comparison {
 
 /// Compares `b` with the baseline `a`.
 pub fn compare(a: &Audit, b: &Audit) -> Comparison {
-    let mut comparison = Comparison {
+    let Some((left, right)) = a.niah.as_ref().zip(b.niah.as_ref()) else { return compare_others(a, b) };
+    let pair = Pair { a, b, left, right, factors: factors(left, right) };
+    let class = pair.class();
+    let (verdict, axes) = pair.judge();
+    let samples = samples(left, right);
+    let agreement = agreement(&samples);
+    let delta_pp = pair.delta(class, &axes);
+    let codec = class == PairClass::Ab && pair.differs("codec");
+    Comparison {
+        comparable: comparable(class, verdict, &axes),
+        codec_within_1pp: delta_pp.filter(|_| codec).map(|delta| pair.codec_on_minus_off(delta) >= -1.0),
+        peak_equal: peak(left).zip(peak(right)).map(|(a, b)| a == b),
+        memory: memory(left, right),
+        factors: pair.factors,
+        delta_pp,
+        agreement,
+        samples,
+        class,
+        verdict,
+        axes,
+        ..unrelated(a, b)
+    }
+}
+
+fn unrelated(a: &Audit, b: &Audit) -> Comparison {
+    let platforms_differ = a.identity.platform != b.identity.platform;
+    Comparison {
         a: a.path.clone(),
         b: b.path.clone(),
-        class: PairClass::Ab,
+        class: if platforms_differ { PairClass::CrossPlatform } else { PairClass::Ab },
         verdict: PairVerdict::NotComparable,
-        axes: Vec::new(),
+        axes: all_axes(&Scope::No, "one of the files is no needle evidence"),
+        comparable: Map::new(),
         factors: Vec::new(),
         delta_pp: None,
+        codec_within_1pp: None,
+        peak_equal: None,
         memory: Vec::new(),
         agreement: Agreement::default(),
         samples: Vec::new(),
-    };
-    let Some((left, right)) = a.niah.as_ref().zip(b.niah.as_ref()) else {
-        comparison.axes = all_axes(&Scope::No, "one of the files is no needle evidence");
-        return comparison;
-    };
-    let pair = Pair { a, b, left, right, factors: factors(left, right) };
-    comparison.class = pair.class();
-    let (verdict, axes) = pair.judge();
-    (comparison.verdict, comparison.axes) = (verdict, axes);
-    comparison.memory = memory(left, right);
-    comparison.samples = samples(left, right);
-    comparison.agreement = agreement(&comparison.samples);
-    comparison.delta_pp = pair.delta(&comparison);
-    comparison.factors = pair.factors;
+    }
+}
+
+/// Files that are not both needle evidence: two acceptance runs may share their first prompts, nothing else compares.
+fn compare_others(a: &Audit, b: &Audit) -> Comparison {
+    let mut comparison = unrelated(a, b);
+    let Some((left, right)) = a.acceptance.as_ref().zip(b.acceptance.as_ref()) else { return comparison };
+    let (scope, reason) = acceptance_scope(left, right);
+    comparison.axes = all_axes(&Scope::No, "acceptance runs carry no needle");
+    comparison.axes.push(Axis { name: AxisName::Acceptance, scope, reason });
+    comparison.comparable = comparable(comparison.class, comparison.verdict, &comparison.axes);
     comparison
+}
+
+fn acceptance_scope(a: &Acceptance, b: &Acceptance) -> (Scope, String) {
+    let settings = [
+        ("block size", a.block_size, b.block_size),
+        ("denoising steps", a.num_steps, b.num_steps),
+        ("token budget", a.max_new_tokens, b.max_new_tokens),
+    ];
+    if let Some((name, a, b)) = settings.into_iter().find(|(_, a, b)| a != b) {
+        return (Scope::No, format!("{name} differs: {} against {}", shown(a), shown(b)));
+    }
+    let m = a.prompts.len().min(b.prompts.len());
+    if m == 0 || a.prompts[..m] != b.prompts[..m] {
+        return (Scope::No, "the prompts differ".to_owned());
+    }
+    let reason = format!("the first {m} prompts are the same; verifier and drafter may not be");
+    (Scope::Part(format!("first {m} prompts only, with warning")), reason)
+}
+
+/// RULES §7.3, last column.
+fn comparable(class: PairClass, verdict: PairVerdict, axes: &[Axis]) -> Map<String, Value> {
+    let full = class == PairClass::CrossPlatform && verdict != PairVerdict::NotComparable;
+    let mut keys = Map::new();
+    for axis in axes {
+        let key = match axis.name {
+            AxisName::Recall => "recall",
+            AxisName::PerSample => "per_sample_flags",
+            AxisName::Throughput => "throughput",
+            AxisName::Memory => "memory",
+            AxisName::Acceptance => "acceptance",
+        };
+        let value = match &axis.scope {
+            Scope::Whole => json!(true),
+            Scope::Part(limit) => json!(limit),
+            Scope::No => json!(false),
+        };
+        if full || (axis.scope != Scope::No && axis.name != AxisName::PerSample) {
+            keys.insert(key.to_owned(), value);
+        }
+    }
+    if full {
+        keys.insert("latency".to_owned(), json!(false));
+    }
+    keys
+}
+
+fn peak(niah: &Niah) -> Option<u64> {
+    let of_sut =
+        |figure: &&MemoryFigure| figure.arm == niah.kind.sut() && figure.kind == MemoryKind::AllocatorPeak;
+    niah.memory.iter().find(of_sut).map(|figure| figure.bytes)
 }
 
 fn all_axes(scope: &Scope, reason: &str) -> Vec<Axis> {
@@ -228,10 +336,11 @@ impl Pair<'_> {
             && self.same_lengths()
     }
 
-    /// Prompt lengths sample by sample where both files hold them, else the longest.
+    /// Prompt lengths sample by sample where both files hold them, else the shortest and the longest.
     fn same_lengths(&self) -> bool {
         let (a, b) = (&self.left.prompt_lens, &self.right.prompt_lens);
         (a.is_empty() || b.is_empty() || a == b)
+            && self.left.prompt_tokens_min == self.right.prompt_tokens_min
             && self.left.prompt_tokens_max == self.right.prompt_tokens_max
     }
 
@@ -400,19 +509,23 @@ impl Pair<'_> {
     }
 
     /// The difference of recall, where it means something.
-    fn delta(&self, comparison: &Comparison) -> Option<f64> {
-        let recall = comparison.axes.first().filter(|axis| axis.scope == Scope::Whole)?;
-        debug_assert_eq!(recall.name, AxisName::Recall);
-        let n = self.left.n as f64;
-        let hits = |niah: &Niah| niah.sut().map(|arm| arm.hits as f64);
-        let (a, b) = if comparison.class == PairClass::CrossOracle {
+    fn delta(&self, class: PairClass, axes: &[Axis]) -> Option<f64> {
+        let whole = |axis: &Axis| axis.name == AxisName::Recall && axis.scope == Scope::Whole;
+        axes.iter().find(|axis| whole(axis))?;
+        let hits = |arm: Option<&Arm>| arm.map(|arm| arm.hits as f64);
+        let (a, b) = if class == PairClass::CrossOracle {
             let (identity, other) =
                 if self.left.oracle().is_none() { (self.left, self.right) } else { (self.right, self.left) };
-            (other.oracle().map(|arm| arm.hits as f64)?, hits(identity)?)
+            (hits(other.oracle())?, hits(identity.sut())?)
         } else {
-            (hits(self.left)?, hits(self.right)?)
+            (hits(self.left.sut())?, hits(self.right.sut())?)
         };
-        Some(100.0 * (b - a) / n)
+        Some(100.0 * (b - a) / self.left.n as f64)
+    }
+
+    /// The difference read as codec on minus codec off, whichever file is first.
+    fn codec_on_minus_off(&self, delta: f64) -> f64 {
+        if self.right.settings.codec { delta } else { -delta }
     }
 }
 
@@ -422,6 +535,10 @@ impl Factor {
     fn in_words(&self) -> String {
         format!("{} differs: {} against {}", self.name, self.a, self.b)
     }
+}
+
+fn shown(value: Option<u64>) -> String {
+    value.map_or_else(|| UNRECORDED.to_owned(), |value| value.to_string())
 }
 
 /// Last component of a path or model id.
@@ -436,7 +553,6 @@ type Setting = (&'static str, bool, String);
 pub(crate) fn settings(niah: &Niah) -> [Setting; 14] {
     let last = |id: &Option<String>| id.as_deref().map_or(UNRECORDED, last_component).to_owned();
     let on = |flag: bool| if flag { "on" } else { "off" }.to_owned();
-    let shown = |value: Option<u64>| value.map_or_else(|| UNRECORDED.to_owned(), |value| value.to_string());
     let recorded = |value: Option<String>| value.unwrap_or_else(|| UNRECORDED.to_owned());
     [
         ("verifier", false, last(&niah.verifier)),
@@ -515,17 +631,31 @@ fn samples(left: &Niah, right: &Niah) -> Vec<SampleRow> {
 }
 
 fn agreement(rows: &[SampleRow]) -> Agreement {
-    let both =
-        |a: &Option<SampleCell>, b: &Option<SampleCell>, same: fn(&SampleCell, &SampleCell) -> bool| {
-            a.as_ref().zip(b.as_ref()).is_some_and(|(a, b)| same(a, b))
-        };
-    let shared: Vec<&SampleRow> =
-        rows.iter().filter(|row| row.sut_a.is_some() && row.sut_b.is_some()).collect();
+    type Cell = Option<SampleCell>;
+    let both = |a: &Cell, b: &Cell, same: fn(&SampleCell, &SampleCell) -> bool| {
+        a.as_ref().zip(b.as_ref()).is_some_and(|(a, b)| same(a, b))
+    };
+    let (same_text, same_hit): (fn(&SampleCell, &SampleCell) -> bool, fn(&SampleCell, &SampleCell) -> bool) =
+        (|a, b| a.text == b.text, |a, b| a.hit == b.hit);
+    let shared: Vec<&SampleRow> = rows.iter().take_while(|row| row.same_prompt).collect();
     let count = |same: &dyn Fn(&SampleRow) -> bool| shared.iter().filter(|row| same(row)).count();
+    let hits = |a: fn(&SampleRow) -> &Cell, b: fn(&SampleRow) -> &Cell| {
+        let of = |cell: fn(&SampleRow) -> &Cell| {
+            let hits: Option<Vec<bool>> =
+                shared.iter().map(|row| cell(row).as_ref().map(|cell| cell.hit)).collect();
+            hits.map(|hits| hits.into_iter().filter(|hit| *hit).count() as u64)
+        };
+        Some([of(a)?, of(b)?]).filter(|_| !shared.is_empty())
+    };
+    let differs = |row: &&&SampleRow| both(&row.sut_a, &row.sut_b, |a, b| a.hit != b.hit);
     Agreement {
         n: shared.len(),
-        same_flags: count(&|row| both(&row.sut_a, &row.sut_b, |a, b| a.hit == b.hit)),
-        same_sut_texts: count(&|row| both(&row.sut_a, &row.sut_b, |a, b| a.text == b.text)),
-        same_oracle_texts: count(&|row| both(&row.oracle_a, &row.oracle_b, |a, b| a.text == b.text)),
+        same_flags: count(&|row| both(&row.sut_a, &row.sut_b, same_hit)),
+        differing: shared.iter().filter(differs).map(|row| row.index).collect(),
+        same_sut_texts: count(&|row| both(&row.sut_a, &row.sut_b, same_text)),
+        same_oracle_texts: count(&|row| both(&row.oracle_a, &row.oracle_b, same_text)),
+        same_cross_texts: count(&|row| both(&row.sut_a, &row.oracle_b, same_text)),
+        sut_hits: hits(|row| &row.sut_a, |row| &row.sut_b),
+        oracle_hits: hits(|row| &row.oracle_a, |row| &row.oracle_b),
     }
 }

@@ -25,8 +25,8 @@ pub use finding::{Finding, Severity};
 pub use gate::{GateCell, GateKind, GateReport, GateVerdict, gate};
 pub use identity::{Identity, Platform, Role};
 pub use model::{
-    Arm, MemoryFigure, MemoryKind, Niah, NiahKind, PromptFit, Provenance, Restoration, RestoredLayer, Row,
-    Settings, ThroughputFigure, TimeScope, dataset_digest,
+    Acceptance, Arm, MemoryFigure, MemoryKind, Niah, NiahKind, PromptFit, Provenance, Restoration,
+    RestoredLayer, Row, Settings, ThroughputFigure, TimeScope, dataset_digest,
 };
 pub use policy::{Policy, PolicyError, Thresholds};
 pub use read::{File, Place, ReadError, find, read};

@@ -75,6 +75,8 @@ pub struct Niah {
     pub decode: String,
     /// Prompt lengths in tokens, sample by sample; empty when not recorded.
     pub prompt_lens: Vec<u64>,
+    /// Shortest prompt, tokens.
+    pub prompt_tokens_min: Option<u64>,
     /// Longest prompt, tokens.
     pub prompt_tokens_max: Option<u64>,
     /// How prompt lengths follow from line counts.
@@ -91,6 +93,19 @@ pub struct Niah {
     pub restoration: Vec<Restoration>,
     /// Where the file comes from; absent in files of the reference.
     pub provenance: Option<Provenance>,
+}
+
+/// What two speculative-decoding acceptance runs must share to be compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
+pub struct Acceptance {
+    /// Tokens drafted at once.
+    pub block_size: Option<u64>,
+    /// Denoising steps of a draft.
+    pub num_steps: Option<u64>,
+    /// Token budget.
+    pub max_new_tokens: Option<u64>,
+    /// The prompts, in order.
+    pub prompts: Vec<String>,
 }
 
 /// Settings that only a comparison looks at (RULES §7.1).

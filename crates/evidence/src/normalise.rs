@@ -2,8 +2,8 @@
 
 use crate::json::{At, median, round};
 use crate::model::{
-    Arm, CURRENT, DRIVER, MemoryFigure, MemoryKind, Niah, NiahKind, PEAK, PromptFit, Provenance, Restoration,
-    Row, Settings, ThroughputFigure, TimeScope,
+    Acceptance, Arm, CURRENT, DRIVER, MemoryFigure, MemoryKind, Niah, NiahKind, PEAK, PromptFit, Provenance,
+    Restoration, Row, Settings, ThroughputFigure, TimeScope,
 };
 use crate::recompute::analytic;
 use crate::stats::{clopper_pearson, wilson};
@@ -35,6 +35,7 @@ pub(crate) fn niah(value: &Value) -> Option<Niah> {
         .zip(u32::try_from(max_lines).ok())
         .and_then(|(low, high)| Rung::of_bounds(low, high).map(|rung| rung.0));
     let arms = arms(value, kind, n, &samples);
+    let lens = prompt_lens.as_deref();
     Some(Niah {
         kind,
         n,
@@ -58,11 +59,13 @@ pub(crate) fn niah(value: &Value) -> Option<Niah> {
             warmup: value.whole("/config/decode_warmup_tokens"),
         },
         decode: text(&["/config/eval_mode", "/config/decode"]).unwrap_or_else(|| "re-forward".to_owned()),
-        prompt_tokens_max: prompt_lens
-            .as_ref()
+        prompt_tokens_min: lens
+            .and_then(|lens| lens.iter().copied().min())
+            .or_else(|| value.whole("/config/prompt_token_len_min")),
+        prompt_tokens_max: lens
             .and_then(|lens| lens.iter().copied().max())
             .or_else(|| value.whole("/config/prompt_token_len_max")),
-        prompt_fit: prompt_fit(value, prompt_lens.as_deref(), &samples),
+        prompt_fit: prompt_fit(value, lens, &samples),
         prompt_lens: prompt_lens.unwrap_or_default(),
         memory: memory(value, kind),
         throughput: throughput(value, kind, &arms),
@@ -70,6 +73,20 @@ pub(crate) fn niah(value: &Value) -> Option<Niah> {
         restoration: restoration(value),
         provenance,
         samples,
+    })
+}
+
+/// The acceptance run in a file of that kind.
+pub(crate) fn acceptance(value: &Value, shape: &str) -> Option<Acceptance> {
+    let prompts =
+        value.list("/per_prompt").filter(|_| shape.starts_with("k3_dflash_specdecode_acceptance"))?;
+    let texts: Option<Vec<String>> =
+        prompts.iter().map(|prompt| prompt.text("/prompt").map(str::to_owned)).collect();
+    Some(Acceptance {
+        block_size: value.whole("/config/block_size"),
+        num_steps: value.whole("/config/num_steps"),
+        max_new_tokens: value.whole("/config/max_new_tokens"),
+        prompts: texts.unwrap_or_default(),
     })
 }
 

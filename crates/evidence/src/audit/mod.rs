@@ -15,8 +15,8 @@ pub(crate) use repo_gate::repo_gate;
 
 use crate::finding::INTEGRITY;
 use crate::identity::{Identity, Platform, Role, identity};
-use crate::model::{Niah, NiahKind};
-use crate::normalise::niah as normalise;
+use crate::model::{Acceptance, Niah, NiahKind};
+use crate::normalise::{self, acceptance};
 use crate::read::{self, File, Place, ReadError};
 use crate::recompute::{self, Recomputed};
 use crate::{Finding, json::At};
@@ -65,11 +65,15 @@ pub struct Audit {
     pub n: Option<u64>,
     /// Stored recall by label, for kinds that are no needle evidence; null where a row has none.
     pub recall: Option<Vec<(String, Option<f64>)>>,
+    /// A speculative-decoding acceptance run; null for other kinds.
+    pub acceptance: Option<Acceptance>,
     /// What the file claims of itself, as stored.
     #[ts(type = "unknown")]
     pub claimed_gate: Option<Value>,
     /// Recomputed numbers; null for other kinds.
     pub recomputed: Option<Recomputed>,
+    /// Codes of the reference's own liveness gate; null for kinds that it does not judge.
+    pub liveness_codes: Option<Vec<&'static str>>,
     /// An identity run without an oracle, against the oracle of another file.
     pub cross_file: Option<CrossFile>,
     /// Findings, errors first.
@@ -163,7 +167,7 @@ pub fn scan(places: &[Place], done: impl Fn() + Sync) -> Scan {
 fn audit_one(file: &File) -> (Audit, Needed) {
     let value = &file.value;
     let identity = identity(value, &file.name);
-    let niah = normalise(value);
+    let niah = normalise::niah(value);
     let recomputed = niah.as_ref().map(|niah| recompute::recompute(value, niah));
     let mut findings = Vec::new();
     if let Some((niah, recomputed)) = niah.as_ref().zip(recomputed.as_ref()) {
@@ -203,9 +207,11 @@ fn audit_one(file: &File) -> (Audit, Needed) {
         n: summary.n,
         recall: summary.recall,
         claimed_gate: summary.claimed,
+        acceptance: acceptance(value, &identity.shape),
         identity,
         niah,
         recomputed,
+        liveness_codes: other::liveness::codes(value, &identity.shape),
         cross_file: None,
         findings,
         verdict: verdicts[0],
