@@ -2,13 +2,14 @@
 
 use crate::audit::Audit;
 use crate::model::{Acceptance, Arm, MemoryFigure, MemoryKind, Niah, NiahKind, Row};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use ts_rs::TS;
 
 /// How two files belong together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, TS)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, TS, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PairClass {
     /// Two platforms.
@@ -23,7 +24,7 @@ pub enum PairClass {
 }
 
 /// Whether the two may be laid side by side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, TS)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, TS, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PairVerdict {
     /// Yes.
@@ -35,7 +36,7 @@ pub enum PairVerdict {
 }
 
 /// What is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, TS)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, TS, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AxisName {
     /// Hits over samples.
@@ -64,7 +65,7 @@ impl AxisName {
 }
 
 /// How far an axis may be compared.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS, JsonSchema)]
 #[serde(tag = "scope", content = "limit", rename_all = "kebab-case")]
 pub enum Scope {
     /// As it stands.
@@ -76,7 +77,7 @@ pub enum Scope {
 }
 
 /// One axis of a comparison.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS, JsonSchema)]
 pub struct Axis {
     /// Which.
     pub name: AxisName,
@@ -87,7 +88,7 @@ pub struct Axis {
 }
 
 /// One setting of both files.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS, JsonSchema)]
 pub struct Factor {
     /// Name.
     pub name: &'static str,
@@ -102,7 +103,7 @@ pub struct Factor {
 }
 
 /// One memory figure that either file holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS, JsonSchema)]
 pub struct MemoryRow {
     /// Arm.
     pub arm: String,
@@ -117,7 +118,7 @@ pub struct MemoryRow {
 }
 
 /// What one arm said to one prompt.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS, JsonSchema)]
 pub struct SampleCell {
     /// Text.
     pub text: String,
@@ -126,7 +127,7 @@ pub struct SampleCell {
 }
 
 /// One sample of both files.
-#[derive(Clone, Debug, PartialEq, Serialize, TS)]
+#[derive(Clone, Debug, PartialEq, Serialize, TS, JsonSchema)]
 pub struct SampleRow {
     /// Index.
     pub index: usize,
@@ -147,7 +148,7 @@ pub struct SampleRow {
 }
 
 /// Counts over the leading samples that both files put: all of them, or the common beginning of two datasets.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, TS)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, TS, JsonSchema)]
 pub struct Agreement {
     /// Samples compared.
     pub n: usize,
@@ -168,7 +169,7 @@ pub struct Agreement {
 }
 
 /// Two files side by side.
-#[derive(Clone, Debug, PartialEq, Serialize, TS)]
+#[derive(Clone, Debug, PartialEq, Serialize, TS, JsonSchema)]
 pub struct Comparison {
     /// First file: the baseline.
     pub a: PathBuf,

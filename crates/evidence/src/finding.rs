@@ -1,11 +1,12 @@
 //! Findings, and what each code means to a reader.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use ts_rs::TS;
 
 /// How much a finding weighs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, TS)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, TS, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// The claim does not hold, or cannot.

@@ -11,13 +11,14 @@ use crate::policy::{Policy, Thresholds};
 use crate::recompute::Paired;
 use crate::stats::{pairs_needed, upper_bound};
 use crate::{Finding, Recomputed};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use ts_rs::TS;
 
 /// What is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, TS)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, TS, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GateKind {
     /// A platform has evidence, with both arms, at every rung of the policy's ladder.
@@ -43,7 +44,7 @@ impl GateKind {
 }
 
 /// Outcome of one gate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, TS)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, TS, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GateVerdict {
     /// It does not hold.
@@ -72,7 +73,7 @@ impl GateVerdict {
 }
 
 /// One gate on one rung of one platform.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS, JsonSchema)]
 pub struct GateCell {
     /// Which gate.
     pub gate: GateKind,
@@ -95,7 +96,7 @@ pub struct GateCell {
 }
 
 /// Every gate.
-#[derive(Clone, Debug, PartialEq, Serialize, TS)]
+#[derive(Clone, Debug, PartialEq, Serialize, TS, JsonSchema)]
 pub struct GateReport {
     /// The worst outcome of all cells; missing when there is none.
     pub verdict: GateVerdict,

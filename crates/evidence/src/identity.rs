@@ -2,12 +2,13 @@
 
 use crate::json::At;
 use crate::model::NiahKind;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use ts_rs::TS;
 
 /// Whether a file is needle evidence, or evidence of another kind that is kept and shown but carries no needle gate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, TS)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, TS, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// One of the three needle kinds.
@@ -17,7 +18,7 @@ pub enum Role {
 }
 
 /// Machine that a file comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, TS)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, TS, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Platform {
     /// A CUDA device.

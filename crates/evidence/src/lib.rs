@@ -5,10 +5,12 @@
 
 mod audit;
 mod compare;
+mod document;
 mod finding;
 mod gate;
 mod identity;
 mod json;
+mod layout;
 mod model;
 mod normalise;
 mod policy;
@@ -21,9 +23,11 @@ pub use compare::{
     Agreement, Axis, AxisName, Comparison, Factor, MemoryRow, PairClass, PairVerdict, SampleCell, SampleRow,
     Scope, compare,
 };
+pub use document::{FileDocument, FindingDocument, shown_path};
 pub use finding::{Finding, Severity};
 pub use gate::{GateCell, GateKind, GateReport, GateVerdict, gate};
 pub use identity::{Identity, Platform, Role};
+pub use layout::Malformed;
 pub use model::{
     Acceptance, Arm, MemoryFigure, MemoryKind, Niah, NiahKind, PromptFit, Provenance, Restoration,
     RestoredLayer, Row, Settings, ThroughputFigure, TimeScope, dataset_digest,

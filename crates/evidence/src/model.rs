@@ -2,6 +2,7 @@
 
 use crate::stats::Interval;
 use niah::Sample;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
@@ -188,7 +189,7 @@ pub struct Row {
 }
 
 /// How a memory figure came about. Figures of two kinds never share an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, TS)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, TS, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryKind {
     /// Peak counter of the allocator.

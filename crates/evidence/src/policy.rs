@@ -2,6 +2,7 @@
 
 use crate::identity::Platform;
 use files::FileError;
+use schemars::JsonSchema;
 use serde::de::{Deserializer, Error as _, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -16,7 +17,7 @@ const BUILT_IN: &str = include_str!("policy.toml");
 const CAP: u64 = 1 << 20;
 
 /// The thresholds, and where they come from.
-#[derive(Clone, Debug, PartialEq, Serialize, TS)]
+#[derive(Clone, Debug, PartialEq, Serialize, TS, JsonSchema)]
 pub struct Policy {
     /// The policy file, or `built in`.
     pub source: String,
@@ -27,7 +28,7 @@ pub struct Policy {
 }
 
 /// The thresholds. `policy.toml` holds the same built-in values and says what each is for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Thresholds {
     /// How far two recalls may lie apart, percentage points, at most two decimals.

@@ -7,6 +7,7 @@ use crate::stats::{
     Interval, clopper_pearson, conservative_difference, mcnemar, pairs_needed, tango, upper95,
 };
 use crate::{audit, json};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use ts_rs::TS;
@@ -70,7 +71,7 @@ pub struct Paired {
 }
 
 /// Largest over smallest time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, TS)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, TS, JsonSchema)]
 pub struct Spreads {
     /// System under test, prefill.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,7 +88,7 @@ pub struct Spreads {
 }
 
 /// Decode rates without prefill.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, TS)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, TS, JsonSchema)]
 pub struct DecodeOnly {
     /// Median of the system under test, tokens a second.
     pub cross_median_tok_s: f64,

@@ -14,6 +14,9 @@ fn every_file_of_the_corpus_is_audited_and_gated() {
     assert!(scan.unreadable.is_empty(), "{:?}", scan.unreadable);
     let audits = scan.audits;
     assert_eq!(audits.len(), paths.len());
+    for audit in &audits {
+        assert_eq!(audit.malformed, [], "{}", audit.path.display());
+    }
     let silent: Vec<String> = evidence::gate(&audits, &evidence::Policy::built_in())
         .cells
         .iter()

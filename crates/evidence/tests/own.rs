@@ -119,9 +119,39 @@ fn comparing_names_the_first_difference() {
 }
 
 #[test]
-fn the_same_bytes_twice_are_named() {
-    let (first, mut second) = (fixture("demo_ctx20_s5.json"), fixture("demo_ctx20_s5.json"));
-    second.place.path = "elsewhere/copy.json".into();
-    let audits = evidence::audit(&[first, second]);
-    assert!(audits.iter().all(|audit| audit.has("DUPLICATE_EVIDENCE")));
+fn the_same_samples_of_the_same_system_twice_are_named() {
+    let named = |second: &str, change: fn(&mut Value)| {
+        let (first, mut second) = (fixture("demo_ctx20_s5.json"), fixture(second));
+        second.place.path = "elsewhere/copy.json".into();
+        change(&mut second.value);
+        let audits = evidence::audit(&[first, second]);
+        audits.iter().filter(|audit| audit.has("DUPLICATE_EVIDENCE")).count()
+    };
+    assert_eq!(named("demo_ctx20_s5.json", |_| ()), 2, "a copy");
+    assert_eq!(named("demo_ctx20_s5_again.json", |_| ()), 2, "a repeat measures the same samples again");
+    assert_eq!(
+        named("demo_ctx20_s5.json", |value| value["config"]["n_samples"] = json!(1)),
+        2,
+        "a beginning"
+    );
+    assert_eq!(named("demo_ctx20_s5.json", |value| value["config"]["seed"] = json!(7)), 0, "other samples");
+    assert_eq!(named("demo_ctx20_f_theta_reforward.json", |_| ()), 0, "another system");
+}
+
+/// Two rungs of one system, the longer one decoding ten times slower over as many K/V bytes.
+#[test]
+fn a_decode_rate_that_falls_without_a_reason_is_named() {
+    let slowed = |factor: f64| {
+        let (first, mut second) = (fixture("demo_ctx20_s5.json"), fixture("demo_ctx20_s5_again.json"));
+        second.value["config"]["prompt_token_lens"] = json!([3000, 3200]);
+        for row in second.value["stage_timings"]["k3_cross_model"].as_array_mut().unwrap() {
+            row["decode_s"] = json!(row["decode_s"].as_f64().unwrap() * factor);
+        }
+        let audits = evidence::audit(&[first, second]);
+        assert!(!audits[0].has("DECODE_SLOPE"), "told once, in the file with the longest prompts");
+        let found = audits[1].findings.iter().find(|finding| finding.code == "DECODE_SLOPE").cloned();
+        found.map(|finding| finding.data["arm"].clone())
+    };
+    assert_eq!(slowed(10.0), Some(json!("k3_cross_model")));
+    assert_eq!(slowed(1.0), None);
 }

@@ -33,7 +33,7 @@ pub struct Dataset {
 }
 
 /// One needle prompt: what tells it from another. Its text follows from these values and is made when asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, TS)]
 pub struct Sample {
     /// Position in the dataset, from 0.
     pub index: usize,

@@ -10,11 +10,13 @@ mod neighbours;
 mod other;
 mod own;
 mod repo_gate;
+mod slope;
 
 pub(crate) use repo_gate::repo_gate;
 
 use crate::finding::INTEGRITY;
 use crate::identity::{Identity, Platform, Role, identity};
+use crate::layout::{Malformed, malformed};
 use crate::model::{Acceptance, Niah, NiahKind};
 use crate::normalise::{self, acceptance};
 use crate::read::{self, File, Place, ReadError};
@@ -23,13 +25,14 @@ use crate::{Finding, json::At};
 pub use neighbours::CrossFile;
 use neighbours::Needed;
 use rayon::prelude::*;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use std::path::PathBuf;
 use ts_rs::TS;
 
 /// What a file's own gate comes to (RULES §6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, TS)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, TS, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// The gate holds as a point estimate.
@@ -72,6 +75,8 @@ pub struct Audit {
     pub claimed_gate: Option<Value>,
     /// Recomputed numbers; null for other kinds.
     pub recomputed: Option<Recomputed>,
+    /// Fields of the wrong type, read as absent.
+    pub malformed: Vec<Malformed>,
     /// Codes of the reference's own liveness gate; null for kinds that it does not judge.
     pub liveness_codes: Option<Vec<&'static str>>,
     /// An identity run without an oracle, against the oracle of another file.
@@ -190,6 +195,7 @@ fn audit_one(file: &File) -> (Audit, Needed) {
     };
     if identity.role == Role::Other {
         other::rules(&other, &mut findings);
+        slope::bench(value, &identity.shape, &mut findings);
     }
     let integrity_ok = !findings.iter().any(|finding| INTEGRITY.contains(&finding.code));
     let verdicts = match (&niah, identity.role) {
@@ -198,6 +204,7 @@ fn audit_one(file: &File) -> (Audit, Needed) {
         (None, Role::Other) if !integrity_ok => [Verdict::Fail; 3],
         (None, Role::Other) => [other::verdict(&other, &findings); 3],
     };
+    let malformed = if identity.role == Role::Niah { malformed(value) } else { Vec::new() };
     let needed = Needed::of(value, &identity.shape);
     let audit = Audit {
         path: file.place.path.clone(),
@@ -211,7 +218,8 @@ fn audit_one(file: &File) -> (Audit, Needed) {
         identity,
         niah,
         recomputed,
-        liveness_codes: other::liveness::codes(value, &identity.shape),
+        liveness_codes: other::liveness::codes(value),
+        malformed,
         cross_file: None,
         findings,
         verdict: verdicts[0],

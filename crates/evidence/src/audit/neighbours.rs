@@ -1,14 +1,15 @@
 //! Rules on files that lie side by side.
 
-use super::{Audit, Verdict, other};
+use super::{Audit, Verdict, other, slope};
 use crate::Finding;
 use crate::compare;
 use crate::finding::INTEGRITY;
 use crate::json::At;
 use crate::model::{DRIVER, Niah, NiahKind};
+use niah::Sample;
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use ts_rs::TS;
 
@@ -53,9 +54,11 @@ pub(super) fn look(files: Vec<(Audit, Needed)>) -> Vec<Audit> {
     let (mut audits, needed): (Vec<Audit>, Vec<Needed>) = files.into_iter().unzip();
     let scan = Neighbours { audits: &audits, needed: &needed };
     let twins = scan.twins();
+    let mut slopes = slope::ladder(&audits);
     let told: Vec<(Vec<Finding>, Option<CrossFile>)> = (0..audits.len())
         .map(|at| {
             let mut findings = scan.rules(at);
+            findings.extend(slopes.remove(&at).unwrap_or_default());
             findings.extend(twins.get(&at).map(|other| duplicate(&audits[*other].name)));
             (findings, scan.cross_file(at))
         })
@@ -251,10 +254,10 @@ impl Neighbours<'_> {
 
     /// Files that put the same prompts to the same system, or one a beginning of the other: each with one such other.
     fn twins(&self) -> BTreeMap<usize, usize> {
-        let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        let mut groups: HashMap<(String, Option<&Sample>), Vec<usize>> = HashMap::new();
         for (at, audit) in self.audits.iter().enumerate() {
             let Some(niah) = audit.niah.as_ref().filter(|niah| !niah.samples.is_empty()) else { continue };
-            groups.entry(system(audit, niah)).or_default().push(at);
+            groups.entry((system(audit, niah), niah.samples.first())).or_default().push(at);
         }
         let samples = |at: usize| self.audits[at].niah.as_ref().map_or(&[][..], |niah| &niah.samples);
         let shares = |a: usize, b: usize| samples(a).iter().zip(samples(b)).all(|(a, b)| a == b);
@@ -269,11 +272,10 @@ impl Neighbours<'_> {
     }
 }
 
-/// What tells one system and one dataset from another: machine, kind, every setting, and the first prompt.
-fn system(audit: &Audit, niah: &Niah) -> String {
+/// What tells one system from another: machine, kind, every setting.
+pub(super) fn system(audit: &Audit, niah: &Niah) -> String {
     let settings = compare::settings(niah).map(|(_, _, value)| value).join("\n");
-    let first = niah.samples.first();
-    format!("{:?}\n{:?}\n{settings}\n{first:?}", audit.identity.platform, niah.kind)
+    format!("{:?}\n{:?}\n{settings}", audit.identity.platform, niah.kind)
 }
 
 /// Name up to its last run of digits; None without digits.

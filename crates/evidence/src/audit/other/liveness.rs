@@ -5,11 +5,12 @@ use crate::audit::repo_gate::truthy;
 use crate::json::At;
 use serde_json::Value;
 
-/// Codes of that gate, each once, in the order of its table; empty for any other kind. A vocabulary of its own.
-pub(crate) fn liveness_codes(value: &Value) -> Vec<&'static str> {
-    if value.text("/kind") != Some("mac_gemma4_kakeya_fused_chat") {
-        return Vec::new();
-    }
+/// Codes of that gate, each once, in the order of its table; None for any other kind. A vocabulary of its own.
+pub(in crate::audit) fn codes(value: &Value) -> Option<Vec<&'static str>> {
+    (value.text("/kind") == Some("mac_gemma4_kakeya_fused_chat")).then(|| chat_codes(value))
+}
+
+fn chat_codes(value: &Value) -> Vec<&'static str> {
     let turns = value.list("/turns").unwrap_or_default();
     if turns.is_empty() {
         return vec!["MISSING_LIVENESS"];
@@ -54,12 +55,12 @@ mod tests {
         let mut value = chat();
         let (parent, key) = pointer.rsplit_once('/').unwrap();
         value.pointer_mut(parent).unwrap()[key] = new;
-        liveness_codes(&value)
+        codes(&value).unwrap_or_default()
     }
 
     #[test]
     fn each_sign_of_a_part_that_never_ran_is_found() {
-        assert!(liveness_codes(&chat()).is_empty());
+        assert_eq!(codes(&chat()), Some(vec![]));
         assert!(edited("/kind", json!("another")).is_empty());
         let loops = "*   *\n".repeat(8);
         for (pointer, new, want) in [
@@ -77,6 +78,6 @@ mod tests {
         let mut unintended = chat();
         unintended["f_theta_intended"] = json!(false);
         unintended["turns"][0]["f_theta_ran"] = json!(false);
-        assert!(liveness_codes(&unintended).is_empty());
+        assert_eq!(codes(&unintended), Some(vec![]));
     }
 }
