@@ -27,7 +27,7 @@ pub fn locate(text: &str, pointer: &str) -> Position {
 }
 
 fn position(text: &str, at: usize) -> Position {
-    let before = text.get(..at).unwrap_or(text);
+    let before = text.get(..at).unwrap_or(text).trim_start_matches('\u{feff}');
     let line_start = before.rfind('\n').map_or(0, |end| end + 1);
     let column = 1 + before[line_start..].chars().count();
     Position { line: 1 + before.matches('\n').count(), column }
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn every_kind_of_value_is_found() {
         let text = "\u{feff}{\n  \"a\": NaN, \"é\\u0041\": [1, {\"b/c\": \"}\\\"\"},\n    -Infinity],\n  \"a~\": {}}";
-        assert_eq!(at(text, ""), (1, 2));
+        assert_eq!(at(text, ""), (1, 1));
         assert_eq!(at(text, "/a"), (2, 8));
         assert_eq!(at(text, "/éA"), (2, 24));
         assert_eq!(at(text, "/éA/1/b~1c"), (2, 36));

@@ -33,7 +33,7 @@ pub struct Dataset {
 }
 
 /// One needle prompt: what tells it from another. Its text follows from these values and is made when asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, TS)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
 pub struct Sample {
     /// Position in the dataset, from 0.
     pub index: usize,
@@ -51,13 +51,17 @@ impl Sample {
         f64::from(self.needle_line) / f64::from(self.padding_lines)
     }
 
+    /// The needle's own line.
+    pub fn needle(&self) -> String {
+        format!("IMPORTANT: the secret code is {}.", self.answer)
+    }
+
     /// The dataset's own text, before any [`PromptVariant`].
     pub fn prompt(&self) -> String {
         let mut lines: Vec<String> = (0..self.padding_lines)
             .map(|i| format!("Note {i:04}: this paragraph is unrelated padding {FILLER_TAIL}"))
             .collect();
-        let needle = format!("\nIMPORTANT: the secret code is {}.\n", self.answer);
-        lines.insert(self.needle_line.min(self.padding_lines) as usize, needle);
+        lines.insert(self.needle_line.min(self.padding_lines) as usize, format!("\n{}\n", self.needle()));
         lines.push(QUESTION.to_owned());
         lines.join("\n")
     }

@@ -6,10 +6,9 @@ use crate::compare;
 use crate::finding::INTEGRITY;
 use crate::json::At;
 use crate::model::{DRIVER, Niah, NiahKind};
-use niah::Sample;
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use ts_rs::TS;
 
@@ -254,10 +253,11 @@ impl Neighbours<'_> {
 
     /// Files that put the same prompts to the same system, or one a beginning of the other: each with one such other.
     fn twins(&self) -> BTreeMap<usize, usize> {
-        let mut groups: HashMap<(String, Option<&Sample>), Vec<usize>> = HashMap::new();
+        let mut groups: BTreeMap<(String, &str), Vec<usize>> = BTreeMap::new();
         for (at, audit) in self.audits.iter().enumerate() {
-            let Some(niah) = audit.niah.as_ref().filter(|niah| !niah.samples.is_empty()) else { continue };
-            groups.entry((system(audit, niah), niah.samples.first())).or_default().push(at);
+            let Some(niah) = &audit.niah else { continue };
+            let Some(first) = niah.samples.first() else { continue };
+            groups.entry((system(audit, niah), first.answer.as_str())).or_default().push(at);
         }
         let samples = |at: usize| self.audits[at].niah.as_ref().map_or(&[][..], |niah| &niah.samples);
         let shares = |a: usize, b: usize| samples(a).iter().zip(samples(b)).all(|(a, b)| a == b);

@@ -52,34 +52,41 @@ fn finding(arm: &str, pointer: String, points: &[Point]) -> Option<Finding> {
     Some(Finding::new("DECODE_SLOPE", pointer, message, data))
 }
 
-/// Benchmarks that hold several contexts in one file: arm, pointer to its rate, pointer to its K/V bytes.
-const BENCHES: [(&str, &str, [(&str, &str, &str); 2]); 2] = [
-    (
-        "mlx_kakeya_deployment_benchmark",
-        "/context_length",
-        [
-            ("kakeya", "/kakeya/decode_tokens_per_s", "/kakeya/kv_bytes"),
-            ("vanilla", "/vanilla/decode_tokens_per_s", "/vanilla/kv_bytes"),
+/// A benchmark that holds several contexts in one file, and where its rows keep what the rule asks.
+struct Bench {
+    kind: &'static str,
+    context: &'static str,
+    /// Arm, pointer to its rate, pointer to its K/V bytes.
+    arms: [[&'static str; 3]; 2],
+}
+
+const BENCHES: [Bench; 2] = [
+    Bench {
+        kind: "mlx_kakeya_deployment_benchmark",
+        context: "/context_length",
+        arms: [
+            ["kakeya", "/kakeya/decode_tokens_per_s", "/kakeya/kv_bytes"],
+            ["vanilla", "/vanilla/decode_tokens_per_s", "/vanilla/kv_bytes"],
         ],
-    ),
-    (
-        "k3_e2e_gpu_bench",
-        "/prompt_tokens/max",
-        [
-            ("restored", "/restored/decode_tokens_per_s", "/restored/resident_kv_bytes"),
-            ("ar", "/ar/decode_tokens_per_s", "/ar/kv_bytes_final"),
+    },
+    Bench {
+        kind: "k3_e2e_gpu_bench",
+        context: "/prompt_tokens/max",
+        arms: [
+            ["restored", "/restored/decode_tokens_per_s", "/restored/resident_kv_bytes"],
+            ["ar", "/ar/decode_tokens_per_s", "/ar/kv_bytes_final"],
         ],
-    ),
+    },
 ];
 
 /// The rule on one benchmark file.
 pub(super) fn bench(value: &Value, shape: &str, out: &mut Vec<Finding>) {
-    let Some((_, context, arms)) = BENCHES.iter().find(|(kind, _, _)| *kind == shape) else { return };
+    let Some(bench) = BENCHES.iter().find(|bench| bench.kind == shape) else { return };
     let rows = value.list("/results").unwrap_or_default();
-    for (arm, rate, bytes) in arms {
+    for [arm, rate, bytes] in bench.arms {
         let point = |row: &Value| {
             Some(Point {
-                context: row.number(context)?,
+                context: row.number(bench.context)?,
                 tok_s: row.number(rate)?,
                 kv_bytes: row.number(bytes),
             })
