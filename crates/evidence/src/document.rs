@@ -6,6 +6,7 @@ use crate::audit::{Audit, CrossFile, Verdict};
 use crate::finding::{Finding, Severity};
 use crate::identity::{Platform, Role};
 use crate::json::{median, round};
+use crate::layout::Malformed;
 use crate::model::{Arm, CURRENT, DRIVER, MemoryKind, Niah, NiahKind, Row};
 use crate::recompute::{Analytic, DecodeOnly, Paired, Recomputed, Spreads};
 use crate::stats::Interval;
@@ -40,6 +41,8 @@ pub struct FileDocument {
     pub recall: Option<BTreeMap<String, Option<f64>>>,
     /// What the file claims of itself, as stored.
     pub claimed_gate: Option<Value>,
+    /// Fields of the wrong type, read as absent.
+    pub malformed: Vec<Malformed>,
     /// Fields of needle evidence; absent for other files.
     #[serde(flatten)]
     pub needle: Option<NeedleDocument>,
@@ -242,7 +245,7 @@ pub struct ArmMemoryDocument {
     /// The driver's allocation, sampled after the arm.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<u64>,
-    /// The allocator's own total at the same moment.
+    /// The allocator's own total at the same moment; left out beside a peak, which says more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current: Option<u64>,
 }
@@ -299,6 +302,7 @@ impl From<&Audit> for FileDocument {
             n: audit.n,
             recall: audit.recall.as_ref().map(|rows| rows.iter().cloned().collect()),
             claimed_gate: audit.claimed_gate.clone(),
+            malformed: audit.malformed.clone(),
             needle: audit.niah.as_ref().zip(audit.recomputed.as_ref()).map(|(n, r)| needle(audit, n, r)),
             integrity_ok: audit.integrity_ok,
             verdict: audit.verdict,
@@ -441,6 +445,9 @@ fn memory(niah: &Niah, recomputed: &Recomputed) -> Option<MemoryDocument> {
             _ => continue,
         };
         *slot(arms.entry(figure.arm.clone()).or_default()) = Some(figure.bytes);
+    }
+    for arm in arms.values_mut().filter(|arm| arm.peak.is_some()) {
+        arm.current = None;
     }
     (!arms.is_empty()).then_some(MemoryDocument::Arms(arms))
 }

@@ -3,6 +3,7 @@
 //! Unknown keys are no error, and every key may be missing: old schemas lack whole blocks.
 
 use crate::model::{Provenance, Restoration};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 use serde_path_to_error::{Path, Segment};
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 use ts_rs::TS;
 
 /// A field of the wrong type.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS, JsonSchema)]
 pub struct Malformed {
     /// JSON pointer to the field.
     pub pointer: String,

@@ -8,12 +8,15 @@ mod compare;
 mod document;
 mod finding;
 mod gate;
+mod grid;
 mod identity;
 mod json;
 mod layout;
+mod locate;
 mod model;
 mod normalise;
 mod policy;
+mod prompts;
 mod read;
 mod recompute;
 pub mod stats;
@@ -26,12 +29,15 @@ pub use compare::{
 pub use document::{FileDocument, FindingDocument, shown_path};
 pub use finding::{Finding, Severity};
 pub use gate::{GateCell, GateKind, GateReport, GateVerdict, gate};
+pub use grid::{DEPTH_BINS, Grid, GridCell, GridRow, LeftOut, grid};
 pub use identity::{Identity, Platform, Role};
 pub use layout::Malformed;
+pub use locate::{Position, locate};
 pub use model::{
     Acceptance, Arm, MemoryFigure, MemoryKind, Niah, NiahKind, PromptFit, Provenance, Restoration,
     RestoredLayer, Row, Settings, ThroughputFigure, TimeScope, dataset_digest,
 };
 pub use policy::{Policy, PolicyError, Thresholds};
+pub use prompts::{MarkedPrompt, NeedlePrompt, TOKEN_DEPTH};
 pub use read::{File, Place, ReadError, find, read};
 pub use recompute::{Analytic, DecodeOnly, Paired, Recomputed, Spreads};

@@ -3,9 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use evidence::{Audit, File, MemoryKind, Niah, NiahKind, Paired, Place, Severity};
-use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use evidence::{Audit, File, FileDocument, FindingDocument, Place, Severity};
+use serde_json::{Value, json};
 use std::path::PathBuf;
 
 fn reference() -> Option<PathBuf> {
@@ -31,10 +30,6 @@ fn plain(value: &Value) -> Value {
     }
 }
 
-fn round(value: f64, places: usize) -> f64 {
-    format!("{value:.places$}").parse().unwrap()
-}
-
 /// The whole corpus in one scan, because some rules look at the neighbours.
 #[test]
 fn every_file_equals_its_expected_result() {
@@ -54,13 +49,7 @@ fn every_file_equals_its_expected_result() {
     let mut wrong = Vec::new();
     for (want, audit) in wanted.iter().zip(&audits) {
         let path = want["path"].as_str().unwrap();
-        for (key, got) in fields(audit) {
-            let mut want = want[key].clone();
-            want.as_object_mut().map(|fields| fields.remove("note"));
-            if plain(&got) != plain(&want) {
-                wrong.push(format!("{path} {key}:\n  got  {got}\n  want {want}"));
-            }
-        }
+        wrong.extend(differing_fields(audit, want));
         let (got, want) = (findings(audit), expected_findings(want));
         wrong.extend(got.iter().filter(|line| !want.contains(line)).map(|line| format!("{path} + {line}")));
         wrong.extend(want.iter().filter(|line| !got.contains(line)).map(|line| format!("{path} - {line}")));
@@ -71,162 +60,34 @@ fn every_file_equals_its_expected_result() {
     assert!(wrong.is_empty(), "{} differences\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// What every file has, then what its role adds.
-fn fields(audit: &Audit) -> Vec<(&'static str, Value)> {
-    let mut fields = vec![
-        ("kind", json!(audit.identity.kind)),
-        ("role", json!(audit.identity.role)),
-        ("platform", json!(audit.identity.platform)),
-        ("schema_version", json!(audit.identity.schema_version)),
-        ("n", json!(audit.n)),
-        ("claimed_gate", json!(audit.claimed_gate)),
-        ("verdict", json!(audit.verdict)),
-    ];
-    match &audit.niah {
-        Some(niah) => fields.extend(niah_fields(audit, niah)),
-        None => {
-            fields.push(("shape", json!(audit.identity.shape)));
-            let rows = audit.recall.as_ref().map(|rows| rows.iter().cloned().collect::<BTreeMap<_, _>>());
-            fields.push(("recall", json!(rows)));
+/// What users get of a file, without what expected.json does not know; paths are those below the corpus.
+fn document(audit: &Audit) -> Value {
+    let mut document = json!(FileDocument::from(audit));
+    if let Some(recomputed) = document.get_mut("recomputed").and_then(Value::as_object_mut) {
+        for beyond in ["delta_ci95_tango_pp", "mcnemar_p", "pairs_needed"] {
+            recomputed.remove(beyond);
         }
     }
-    fields
-}
-
-fn niah_fields(audit: &Audit, niah: &Niah) -> Vec<(&'static str, Value)> {
-    let fit = niah.prompt_fit.as_ref();
-    let mut fields = vec![
-        ("seed", json!(niah.seed)),
-        ("haystack_lines", json!([niah.min_lines, niah.max_lines])),
-        ("rung_lines", json!(niah.rung)),
-        ("sink", json!(niah.sink)),
-        ("window", json!(niah.window)),
-        ("max_new_tokens", json!(niah.max_new_tokens)),
-        ("prompt_variant", json!(fit.map_or("unknown", |fit| fit.variant))),
-        (
-            "prompt_fingerprint",
-            json!(fit.map(|f| json!({"tokens_per_line": f.tokens_per_line, "overhead": f.overhead}))),
-        ),
-        ("prompt_tokens_max", json!(niah.prompt_tokens_max)),
-        ("verdict_ignoring_schema_age", json!(audit.verdict_ignoring_schema_age)),
-        ("verdict_strict_statistics", json!(audit.verdict_strict_statistics)),
-        ("integrity_ok", json!(audit.integrity_ok)),
-        ("arms", Value::Object(niah.arms.iter().map(|arm| (arm.key.clone(), self::arm(arm))).collect())),
-        ("recomputed", recomputed(audit, niah)),
-    ];
-    fields.push(("memory", memory(audit, niah)));
-    fields.push(("cross_file", audit.cross_file.as_ref().map_or(Value::Null, cross_file)));
-    if niah.kind == NiahKind::SameCheckpoint {
-        fields.push(("kl_on", json!(niah.settings.codec)));
-        fields.push(("stateful", json!(niah.settings.stateful)));
-    }
-    fields
-}
-
-fn arm(arm: &evidence::Arm) -> Value {
-    let hits: Vec<usize> = arm.rows.iter().filter(|row| row.hit).map(|row| row.index).collect();
-    let digits = |row: &&evidence::Row| row.hit || row.text.contains(row.answer.rsplit('-').next().unwrap());
-    let mut value = json!({
-        "correct": arm.hits,
-        "total": arm.n,
-        "recall": arm.recall,
-        "cp95": [round(arm.interval.low, 4), round(arm.interval.high, 4)],
-        "correct_idx": hits,
-        "case_insensitive_correct": arm.hits_ignoring_case,
-        "digits_present": arm.rows.iter().filter(digits).count(),
-        "mean_tok_s": arm.mean_tok_s.map(|rate| round(rate, 4)),
-        "mean_latency_s": arm.mean_latency_s.map(|seconds| round(seconds, 3)),
-    });
-    if let Some(median) = arm.median_tok_s {
-        let rates: Vec<f64> = arm.rows.iter().filter_map(|row| row.rate).collect();
-        let (low, high) =
-            rates.iter().fold((f64::MAX, 0.0_f64), |(low, high), rate| (low.min(*rate), high.max(*rate)));
-        let mut tokens: Vec<u64> = arm.rows.iter().filter_map(|row| row.tokens).collect();
-        tokens.sort_unstable();
-        let middle = tokens.len() / 2;
-        let even = tokens.len().is_multiple_of(2);
-        value["median_tok_s"] = json!(round(median, 4));
-        value["lat_spread"] = json!(round(high / low, 2));
-        value["median_decode_tokens"] = json!(if even {
-            (tokens[middle - 1] + tokens[middle]) as f64 / 2.0
-        } else {
-            tokens[middle] as f64
-        });
-    }
-    value
-}
-
-fn memory(audit: &Audit, niah: &Niah) -> Value {
-    if let Some(table) = audit.recomputed.as_ref().unwrap().analytic.as_ref() {
-        return json!({
-            "analytic_s5_bytes": table.total,
-            "naive_bytes": table.naive,
-            "native_hybrid_1024_bytes": table.native,
-            "claimed_savings_pct": table.claimed_savings_pct,
-            "recomputed_savings_pct": table.savings_pct,
-            "savings_vs_native_hybrid_pct": table.savings_vs_native_pct,
-            "measured_peak_mb": table.measured_peak_mb,
-        });
-    }
-    let mut arms = Map::new();
-    let mac = json!(audit.identity.platform) == "mac";
-    for figure in &niah.memory {
-        let key = match (figure.kind, figure.label.as_str()) {
-            (MemoryKind::AllocatorPeak, _) => "peak",
-            (MemoryKind::DeviceSampled, "driver allocation") => "driver",
-            (MemoryKind::DeviceSampled, _) if mac => "current",
-            _ => continue,
-        };
-        arms.entry(figure.arm.clone()).or_insert_with(|| json!({}))[key] = json!(figure.bytes);
-    }
-    if arms.is_empty() { Value::Null } else { Value::Object(arms) }
-}
-
-/// Paths are compared below the corpus.
-fn cross_file(cross: &evidence::CrossFile) -> Value {
-    let path = cross.oracle_source.to_str().unwrap();
-    json!({
-        "oracle_source": path.split_once("/corpus/").unwrap().1,
-        "oracle_correct": cross.oracle_correct,
-        "delta_pp": cross.delta_pp,
-        "identical_text": format!("{}/{}", cross.identical_texts, cross.n),
-    })
-}
-
-fn recomputed(audit: &Audit, niah: &Niah) -> Value {
-    let recomputed = audit.recomputed.as_ref().unwrap();
-    let mut value = recomputed.paired.as_ref().map_or_else(|| json!({"delta_pp": null}), paired);
-    if niah.kind == NiahKind::CrossModelMac {
-        if let Some(spreads) = recomputed.spreads {
-            value["spreads"] = json!(spreads);
-            value["decode_only_recomputed"] = json!(recomputed.decode_only);
-            value["claimed_speedup"] = json!(recomputed.claimed_speedup);
+    for path in ["/path", "/cross_file/oracle_source"] {
+        if let Some(path) = document.pointer_mut(path) {
+            *path = json!(path.as_str().unwrap().split_once("/corpus/").unwrap().1);
         }
-        if let Some(codes) = &recomputed.shadow_gate_codes {
-            value["shadow_gate_codes"] = json!(codes);
-        }
-        value["repo_gate_codes"] = json!(recomputed.repo_gate_codes);
     }
-    value
+    document
 }
 
-fn paired(paired: &Paired) -> Value {
-    let interval = |i: evidence::stats::Interval| json!([i.low, i.high]);
-    json!({
-        "delta_pp": paired.delta_pp,
-        "abs_delta_pp": paired.delta_pp.abs(),
-        "within_5pp_integer": paired.within_5pp,
-        "flip_pp": paired.flip_pp,
-        "gain_b": paired.gained,
-        "loss_c": paired.lost,
-        "informative_n": paired.informative_n,
-        "retention": format!("{}/{}", paired.retained, paired.informative_n),
-        "retention_cp95": paired.retention_interval.map(interval),
-        "loss_upper95_one_sided": paired.loss_upper95,
-        "loss_upper975": paired.loss_upper975,
-        "delta_ci95_conservative_pp": interval(paired.delta_interval_pp),
-        "identical_text": format!("{}/{}", paired.identical_texts, paired.n),
-    })
+/// Every expected field but the findings, which are compared apart; an expected null may be absent.
+fn differing_fields(audit: &Audit, want: &Value) -> Vec<String> {
+    let (path, got) = (want["path"].as_str().unwrap(), document(audit));
+    let keys = want.as_object().unwrap().keys().map(String::as_str).chain(["cross_file"]);
+    keys.filter(|key| !["findings", "note"].contains(key))
+        .filter_map(|key| {
+            let mut want = want[key].clone();
+            want.as_object_mut().map(|fields| fields.remove("note"));
+            let same = plain(&got[key]) == plain(&want);
+            (!same).then(|| format!("{path} {key}:\n  got  {}\n  want {want}", got[key]))
+        })
+        .collect()
 }
 
 /// Findings that the dictionary knows, as sorted lines: code, severity and attached numbers, without prose.
@@ -234,32 +95,23 @@ fn findings(audit: &Audit) -> Vec<String> {
     const BEYOND: [&str; 3] = ["RESTORATION_NOT_LOAD_BEARING", "DUPLICATE_EVIDENCE", "DECODE_SLOPE"];
     let known = audit.findings.iter().filter(|finding| !BEYOND.contains(&finding.code));
     let mut lines: Vec<String> =
-        known.map(|finding| line(finding.code, &json!(finding.severity), &finding.data)).collect();
+        known.map(|finding| finding_line(&json!(FindingDocument::from(finding)))).collect();
     lines.sort();
     lines
 }
 
 fn expected_findings(file: &Value) -> Vec<String> {
-    let mut lines: Vec<String> = file["findings"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|finding| {
-            let mut data = finding.as_object().unwrap().clone();
-            for prose in ["code", "severity", "note", "formula", "model"] {
-                data.remove(prose);
-            }
-            line(finding["code"].as_str().unwrap(), &finding["severity"], &data)
-        })
-        .collect();
+    let mut lines: Vec<String> = file["findings"].as_array().unwrap().iter().map(finding_line).collect();
     lines.sort();
     lines
 }
 
-fn line(code: &str, severity: &Value, data: &Map<String, Value>) -> String {
-    let mut pairs: Vec<String> = data.iter().map(|(key, value)| format!("{key}={}", plain(value))).collect();
+fn finding_line(finding: &Value) -> String {
+    const PROSE: [&str; 7] = ["note", "formula", "model", "pointer", "message", "why", "fix"];
+    let fields = finding.as_object().unwrap().iter().filter(|(key, _)| !PROSE.contains(&key.as_str()));
+    let mut pairs: Vec<String> = fields.map(|(key, value)| format!("{key}={}", plain(value))).collect();
     pairs.sort();
-    format!("{code} {severity} {}", pairs.join(" "))
+    format!("{} {}", finding["code"].as_str().unwrap(), pairs.join(" "))
 }
 
 /// `a.b[3]="x"`: the edits of expected.json.

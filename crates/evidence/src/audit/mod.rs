@@ -12,6 +12,7 @@ mod own;
 mod repo_gate;
 mod slope;
 
+pub(crate) use neighbours::system;
 pub(crate) use repo_gate::repo_gate;
 
 use crate::finding::INTEGRITY;

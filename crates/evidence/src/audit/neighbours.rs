@@ -273,7 +273,7 @@ impl Neighbours<'_> {
 }
 
 /// What tells one system from another: machine, kind, every setting.
-pub(super) fn system(audit: &Audit, niah: &Niah) -> String {
+pub(crate) fn system(audit: &Audit, niah: &Niah) -> String {
     let settings = compare::settings(niah).map(|(_, _, value)| value).join("\n");
     format!("{:?}\n{:?}\n{settings}", audit.identity.platform, niah.kind)
 }
