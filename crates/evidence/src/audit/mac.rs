@@ -158,7 +158,7 @@ fn timing(case: &Case, [block_key, key, arm]: [&str; 3], out: &mut Vec<Finding>)
     }
     if let (Some(claimed), Some(sum), Some(wall)) = (block.number("/tokens_per_second"), tokens, wall) {
         let rate = sum / wall;
-        if wall > 0.0 && (rate - claimed).abs() > 2e-3 * rate.max(0.1) {
+        if wall != 0.0 && (rate - claimed).abs() > 2e-3 * rate.max(0.1) {
             let message = format!("{arm}: {claimed} tokens/s stored, tokens over wall time give {rate:.4}");
             let data = json!({ "arm": arm, "claimed": claimed, "recomputed": round(rate, 4) });
             out.push(Finding::new("TOK_S_MISMATCH", format!("{pointer}/tokens_per_second"), message, data));
@@ -247,8 +247,8 @@ fn memory(case: &Case, same_path: bool, out: &mut Vec<Finding>) {
     if value.at("/memory/s5").is_none() {
         return;
     }
-    let Some(table) = &case.recomputed.analytic else { return };
     memory_sums(value, out);
+    let Some(table) = &case.recomputed.analytic else { return };
     let claimed = table.claimed_savings_pct;
     if let Some((claimed, again)) = claimed.zip(table.savings_pct).filter(|(claimed, again)| claimed != again)
     {
@@ -292,7 +292,7 @@ fn memory(case: &Case, same_path: bool, out: &mut Vec<Finding>) {
 }
 
 fn memory_sums(value: &Value, out: &mut Vec<Finding>) {
-    let layers = value.list("/memory/s5/per_layer").unwrap_or_default();
+    let Some(layers) = value.list("/memory/s5/per_layer") else { return };
     let sum = |wanted: Option<bool>| -> f64 {
         let chosen = layers.iter().filter(|layer| wanted.is_none() || layer.flag("/exact") == wanted);
         chosen.filter_map(|layer| layer.number("/resident_bytes")).sum()
