@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::backend::{Backend, Mask};
-use crate::gemma4::{Cache, Gemma4, Pass, Rows};
+use crate::gemma::{Cache, Gemma, Pass, Rows};
 use crate::restoration::{self, Counters, Projection};
 use protocol::{Arm, Decode, RestorationCounters, Stage, StageTimings, Stop};
 use std::sync::atomic::AtomicBool;
@@ -11,7 +11,7 @@ use std::time::Instant;
 /// Verifier with what restored arms need.
 pub struct Models<B: Backend> {
     /// The verifier.
-    pub verifier: Gemma4<B>,
+    pub verifier: Gemma<B>,
     /// Drafter and f_θ, if the pack has them.
     pub projection: Option<Projection<B>>,
 }
@@ -79,7 +79,7 @@ impl<B: Backend> Models<B> {
             Arm::SinkWindow => Some(Mask::SinkWindow { sink: settings.sink, window: settings.window }),
             _ => None,
         };
-        let witness: Option<&mut dyn crate::gemma4::Witness> = Some(counters);
+        let witness: Option<&mut dyn crate::gemma::Witness> = Some(counters);
         self.verifier.logits(ids, Pass { mask, injection: injection.as_ref(), witness, cache, rows, cancel })
     }
 

@@ -5,7 +5,7 @@ use crate::Error;
 use crate::backend::Backend;
 use crate::config::Config;
 use crate::drafter::{Drafter, DrafterKv};
-use crate::gemma4::{Gemma4, RawKv};
+use crate::gemma::{Gemma, RawKv};
 use crate::weights::Weights;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ impl<B: Backend> FTheta<B> {
     }
 
     /// Checks that this f_θ was made for this drafter and this verifier.
-    pub fn check(&self, drafter: &Drafter<B>, verifier: &Gemma4<B>) -> Result<(), Error> {
+    pub fn check(&self, drafter: &Drafter<B>, verifier: &Gemma<B>) -> Result<(), Error> {
         let name = self.config_path.display();
         let mismatch = |left, right| Err(Error::Mismatch { left, right });
         let found = (drafter.layers(), drafter.kv_heads, drafter.head_dim);

@@ -7,7 +7,7 @@ pub mod decode;
 pub mod drafter;
 mod error;
 pub mod f_theta;
-pub mod gemma4;
+pub mod gemma;
 mod numeric;
 pub mod pack;
 pub mod restoration;

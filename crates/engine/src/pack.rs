@@ -5,7 +5,7 @@ use crate::backend::Backend;
 use crate::decode::{Models, Settings};
 use crate::drafter::Drafter;
 use crate::f_theta::FTheta;
-use crate::gemma4::Gemma4;
+use crate::gemma::Gemma;
 use crate::restoration::Projection;
 use crate::tokenizer::Tokenizer;
 use protocol::{Arm, LoadedPack, Pack, Restore, Stage, Trial, TrialMemory, TrialResult, WeightFile};
@@ -34,7 +34,7 @@ impl<B: Backend> Engine<B> {
             }
         }
         let verifier_folder = pack.verifier();
-        let verifier = Gemma4::load(backend, &verifier_folder)?;
+        let verifier = Gemma::load(backend, &verifier_folder)?;
         let tokenizer = Tokenizer::load(&verifier_folder)?;
         let projection = projection(&pack, &verifier)?;
         let mut read = vec![verifier_folder.join("config.json")];
@@ -106,7 +106,7 @@ impl<B: Backend> Engine<B> {
     }
 }
 
-fn projection<B: Backend>(pack: &Pack, verifier: &Gemma4<B>) -> Result<Option<Projection<B>>, Error> {
+fn projection<B: Backend>(pack: &Pack, verifier: &Gemma<B>) -> Result<Option<Projection<B>>, Error> {
     let manifest = &pack.manifest;
     let (Some(drafter), Some(f_theta), Some(embedding_scale), Some(value_rule)) =
         (pack.drafter(), pack.f_theta(), manifest.drafter_embedding_scale, manifest.value_rule)

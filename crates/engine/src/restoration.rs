@@ -4,7 +4,7 @@ use crate::Error;
 use crate::backend::Backend;
 use crate::drafter::{Drafter, DrafterKv};
 use crate::f_theta::FTheta;
-use crate::gemma4::{Gemma4, Injection, RawKv, Source, Witness};
+use crate::gemma::{Gemma, Injection, RawKv, Source, Witness};
 use protocol::{DrafterEmbeddingScale, LayerCounter, LayerKind, RestorationCounters, Restore, ValueRule};
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -26,7 +26,7 @@ impl<B: Backend> Projection<B> {
     /// The drafter's K/V at every position of `ids`.
     pub fn draft(
         &self,
-        verifier: &Gemma4<B>,
+        verifier: &Gemma<B>,
         ids: &[u32],
         cancel: &AtomicBool,
     ) -> Result<DrafterKv<B::Tensor>, Error> {
@@ -42,7 +42,7 @@ impl<B: Backend> Projection<B> {
     /// f_θ's K/V of the `wanted` layers for the positions of `drafted`.
     pub fn project(
         &self,
-        verifier: &Gemma4<B>,
+        verifier: &Gemma<B>,
         drafted: &DrafterKv<B::Tensor>,
         wanted: &[bool],
     ) -> Result<Vec<Option<RawKv<B::Tensor>>>, Error> {
@@ -92,7 +92,7 @@ impl Witness for Counters {
 
 /// Builds what a restored forward over `ids` injects at `evicted`, and adds the work to `counters`.
 pub fn build<B: Backend>(
-    verifier: &Gemma4<B>,
+    verifier: &Gemma<B>,
     projection: Option<&Projection<B>>,
     restore: Restore,
     ids: &[u32],
@@ -129,7 +129,7 @@ pub fn build<B: Backend>(
 }
 
 /// Layers whose own K/V of a clean forward are injected.
-fn exact_layers<B: Backend>(verifier: &Gemma4<B>, restore: Restore) -> Vec<bool> {
+fn exact_layers<B: Backend>(verifier: &Gemma<B>, restore: Restore) -> Vec<bool> {
     let exact = |(i, kind)| {
         verifier.projects(i).0
             && match restore {

@@ -9,7 +9,7 @@ use engine::candle::Candle;
 use engine::decode::Models;
 use engine::drafter::{Drafter, DrafterKv};
 use engine::f_theta::FTheta;
-use engine::gemma4::{Cache, Gemma4, Rows};
+use engine::gemma::{Cache, Gemma, Rows};
 use engine::restoration::Projection;
 use engine::tokenizer::Tokenizer;
 use niah::Rung;
@@ -27,7 +27,7 @@ fn folder(part: &str) -> PathBuf {
 }
 
 fn models() -> Models<Candle> {
-    let verifier = Gemma4::load(Candle::cpu(), &folder("verifier")).unwrap();
+    let verifier = Gemma::load(Candle::cpu(), &folder("verifier")).unwrap();
     let drafter = Drafter::load(verifier.backend(), &folder("drafter")).unwrap();
     let f_theta = FTheta::load(verifier.backend(), &folder("f_theta")).unwrap();
     let (embedding_scale, value_rule) = (DrafterEmbeddingScale::Hidden, ValueRule::Projected);

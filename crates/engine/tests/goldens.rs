@@ -9,7 +9,7 @@ use engine::candle::Candle;
 use engine::decode::Models;
 use engine::drafter::Drafter;
 use engine::f_theta::FTheta;
-use engine::gemma4::{Gemma4, RawKv, Rows};
+use engine::gemma::{Gemma, RawKv, Rows};
 use engine::restoration::Projection;
 use engine::tokenizer::Tokenizer;
 use protocol::{Arm, Decode, DrafterEmbeddingScale, Restore, ValueRule};
@@ -19,7 +19,7 @@ use support::{Golden, NEVER, close, difference, logits, reference, settings};
 fn moe(root: &Path, precision: &str, scale: DrafterEmbeddingScale, rule: ValueRule) -> Models<Candle> {
     let checkpoints = root.join("golden/checkpoints");
     let verifier =
-        Gemma4::load(Candle::cpu(), &checkpoints.join(format!("gemma4-moe-tiny-{precision}"))).unwrap();
+        Gemma::load(Candle::cpu(), &checkpoints.join(format!("gemma4-moe-tiny-{precision}"))).unwrap();
     let drafter =
         Drafter::load(verifier.backend(), &checkpoints.join(format!("dflash-tiny-{precision}"))).unwrap();
     let f_theta = FTheta::load(verifier.backend(), &checkpoints.join("f_theta-moe-tiny")).unwrap();
@@ -96,7 +96,7 @@ fn mlx_conventions_equal_mlx() {
 fn shared_kv_and_per_layer_embeddings_equal_torch() {
     let Some(root) = reference() else { return };
     let folder = root.join("golden/checkpoints/gemma4-dense-kvshared-tiny");
-    let models = Models { verifier: Gemma4::load(Candle::cpu(), &folder).unwrap(), projection: None };
+    let models = Models { verifier: Gemma::load(Candle::cpu(), &folder).unwrap(), projection: None };
     assert!(compare(&root, &models, "torch_kvshared_f32", &TORCH_ARMS[..2]) >= 4);
 }
 
@@ -236,9 +236,9 @@ fn a_projection_for_another_model_is_refused_with_both_sides() {
     let Some(root) = reference() else { return };
     let checkpoints = root.join("golden/checkpoints");
     let b = Candle::cpu();
-    let verifier = |name: &str| Gemma4::load(Candle::cpu(), &checkpoints.join(name)).unwrap();
+    let verifier = |name: &str| Gemma::load(Candle::cpu(), &checkpoints.join(name)).unwrap();
     let (moe, dense) = (verifier("gemma4-moe-tiny-f32"), verifier("gemma4-dense-kvshared-tiny"));
-    let demo = Gemma4::load(Candle::cpu(), &root.join("demo-pack/verifier")).unwrap();
+    let demo = Gemma::load(Candle::cpu(), &root.join("demo-pack/verifier")).unwrap();
     let drafter = Drafter::load(&b, &checkpoints.join("dflash-tiny-f32")).unwrap();
     let f_theta = FTheta::load(&b, &checkpoints.join("f_theta-moe-tiny")).unwrap();
     f_theta.check(&drafter, &moe).unwrap();

@@ -6,7 +6,7 @@
 use engine::backend::Backend;
 use engine::candle::Candle;
 use engine::decode::{Models, Settings};
-use engine::gemma4::Rows;
+use engine::gemma::Rows;
 use protocol::{Arm, Decode};
 use safetensors::SafeTensors;
 use std::path::{Path, PathBuf};
