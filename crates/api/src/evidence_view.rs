@@ -93,13 +93,13 @@ pub fn load(paths: &[PathBuf]) -> Result<Vec<Audit>, ErrorReport> {
 
 fn whole(scan: Scan) -> Result<Vec<Audit>, ErrorReport> {
     match scan.unreadable.into_iter().next() {
-        Some(problem) => Err(unreadable(problem)),
+        Some(problem) => Err(unreadable(&problem)),
         None => Ok(scan.audits),
     }
 }
 
 /// What to tell about a file that cannot be read.
-pub fn unreadable(problem: ReadError) -> ErrorReport {
+pub fn unreadable(problem: &ReadError) -> ErrorReport {
     let hint = match problem {
         ReadError::File(_) => "check the path and its permissions",
         ReadError::Empty(_) => "remove it, or copy it again from where it was written",
@@ -114,7 +114,7 @@ pub fn list_evidence(paths: &[PathBuf]) -> EvidenceList {
     let scan = evidence::scan(&evidence::find(paths), || {});
     EvidenceList {
         rows: scan.audits.iter().map(row).collect(),
-        problems: scan.unreadable.into_iter().map(unreadable).collect(),
+        problems: scan.unreadable.iter().map(unreadable).collect(),
     }
 }
 
@@ -140,7 +140,7 @@ fn row(audit: &Audit) -> EvidenceRow {
 pub fn evidence_detail(path: &Path, neighbours: &[PathBuf]) -> Result<EvidenceDetail, ErrorReport> {
     let mut places = evidence::find(neighbours);
     let place = places.iter().find(|place| place.path == path).cloned().unwrap_or_else(|| path.into());
-    let file = evidence::read(&place).map_err(unreadable)?;
+    let file = evidence::read(&place).map_err(|problem| unreadable(&problem))?;
     let raw = serde_json::to_string_pretty(&file.value)
         .map_err(|e| error::report("unreadable-evidence", e, "copy the file again"))?;
     if !places.contains(&place) {

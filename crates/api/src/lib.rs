@@ -2,13 +2,17 @@
 //!
 //! One function per command, plain data in and out, one error type: [`ErrorReport`] with a code, a message and a hint.
 
+mod documents;
 mod error;
 mod evidence_view;
 mod export;
 mod preflight_view;
 mod program;
+mod prompts_view;
+mod sarif;
 mod workspace;
 
+pub use documents::{AuditDocument, CompareDocument, UnreadableFile};
 pub use error::ErrorReport;
 pub use evidence_view::{
     Chart, ComparisonView, EvidenceDetail, EvidenceList, EvidenceRow, compare, evidence_detail,
@@ -17,7 +21,11 @@ pub use evidence_view::{
 pub use export::{Export, export, report_html, report_markdown};
 pub use preflight_view::{PreflightReport, preflight, preflight_check, preflight_markdown};
 pub use program::program_beside;
+pub use prompts_view::{
+    PromptChoice, PromptSet, PromptsView, no_needles, prompts_of_dataset, prompts_of_files,
+};
 pub use runs::{Cancel, EngineProgram, Run, RunError, RunEvent};
+pub use sarif::sarif;
 pub use workspace::{PackEntry, Workspace, default_spec, open_workspace};
 
 /// Version of this program.

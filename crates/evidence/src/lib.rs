@@ -32,7 +32,7 @@ pub use gate::{GateCell, GateKind, GateReport, GateVerdict, gate};
 pub use grid::{DEPTH_BINS, Grid, GridCell, GridRow, LeftOut, grid};
 pub use identity::{Identity, Platform, Role};
 pub use layout::Malformed;
-pub use locate::{Position, locate};
+pub use locate::Position;
 pub use model::{
     Acceptance, Arm, MemoryFigure, MemoryKind, Niah, NiahKind, PromptFit, Provenance, Restoration,
     RestoredLayer, Row, Settings, ThroughputFigure, TimeScope, dataset_digest,

@@ -1,5 +1,8 @@
 //! Where in a JSON text a pointer points to: code hosts show findings by line.
 
+use crate::audit::Audit;
+use crate::read::CAP;
+
 /// A place in a text, both from 1; columns count characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
@@ -9,9 +12,19 @@ pub struct Position {
     pub column: usize,
 }
 
+impl Audit {
+    /// Where each finding points to, in the order of the findings; None when the file is no longer the one that was audited.
+    pub fn positions(&self) -> Option<Vec<Position>> {
+        let bytes = files::read_capped(&self.path, CAP).ok()?;
+        let text = String::from_utf8_lossy(&bytes);
+        let findings = self.findings.iter().map(|finding| locate(&text, &finding.pointer));
+        (files::sha256(&bytes) == self.sha256).then(|| findings.collect())
+    }
+}
+
 /// Where the pointed value begins; of a pointer into what is absent, the last value on the way that is there. `text` is
 /// JSON as Python writes it. On anything else the answer is some place in it, never a panic.
-pub fn locate(text: &str, pointer: &str) -> Position {
+fn locate(text: &str, pointer: &str) -> Position {
     let mut scan = Scan { bytes: text.as_bytes(), at: 0 };
     scan.space();
     let mut found = scan.at;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::path::{Component, Path, PathBuf};
 
 /// Larger files are refused: no evidence comes near it, and a hostile one must not fill the memory.
-const CAP: u64 = 64 << 20;
+pub(crate) const CAP: u64 = 64 << 20;
 /// Folders that never hold evidence.
 const SKIPPED_FOLDERS: [&str; 3] = ["node_modules", ".git", "target"];
 /// Links in circles end here.
@@ -76,6 +76,16 @@ pub enum ReadError {
         /// What it holds instead.
         found: &'static str,
     },
+}
+
+impl ReadError {
+    /// The file.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::File(problem) => problem.path(),
+            Self::Empty(path) | Self::NotJson { path, .. } | Self::NotEvidence { path, .. } => path,
+        }
+    }
 }
 
 /// Every `*.json` below the given files and folders, sorted, each once. Files that are named are taken as they are.

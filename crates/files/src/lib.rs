@@ -33,6 +33,13 @@ pub enum FileError {
 }
 
 impl FileError {
+    /// The file or folder concerned.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Io { path, .. } | Self::TooLarge { path, .. } => path,
+        }
+    }
+
     fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Io { action, path: path.to_owned(), source }
     }

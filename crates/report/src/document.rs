@@ -4,7 +4,7 @@ use crate::ReportError;
 use crate::charts::{self, DeltaRow, Mark, Palette, RecallPoint, ladder, signed};
 use evidence::stats::Interval;
 use evidence::{
-    Audit, AxisName, Comparison, GateReport, GateVerdict, MemoryKind, Niah, NiahKind, PairClass, PairVerdict,
+    Audit, Comparison, GateReport, GateVerdict, MemoryKind, Niah, NiahKind, PairClass, PairVerdict,
     Paired, Policy, Provenance, Restoration, Scope, Severity, Thresholds, Verdict,
 };
 use std::collections::BTreeMap;
@@ -548,18 +548,12 @@ fn comparability(comparisons: &[Comparison], names: &BTreeMap<PathBuf, String>) 
         blocks.push(Block::Heading(verdict, format!("{a} against {b}: {class}")));
         blocks.push(Block::Text(agreement(comparison)));
         let axes = comparison.axes.iter().map(|axis| {
-            let name = match axis.name {
-                AxisName::Recall => "recall",
-                AxisName::PerSample => "sample by sample",
-                AxisName::Throughput => "throughput",
-                AxisName::Memory => "memory",
-            };
             let scope = match &axis.scope {
                 Scope::Whole => chip(Tone::Pass, "comparable"),
                 Scope::Part(limit) => chip(Tone::Warn, limit),
                 Scope::No => chip(Tone::Fail, "not comparable"),
             };
-            vec![text(name), Cell::Chip(scope), text(&axis.reason)]
+            vec![text(axis.name.label()), Cell::Chip(scope), text(&axis.reason)]
         });
         blocks.push(table("Axis by axis", &["axis", "scope", "reason"], axes.collect()));
         let differing: Vec<Vec<Cell>> = comparison
@@ -576,7 +570,7 @@ fn comparability(comparisons: &[Comparison], names: &BTreeMap<PathBuf, String>) 
 }
 
 fn agreement(comparison: &Comparison) -> String {
-    let agreement = comparison.agreement;
+    let agreement = &comparison.agreement;
     let delta = comparison.delta_pp.map_or_else(
         || "Recall of the two is not subtracted.".to_owned(),
         |pp| format!("Recall of the second less recall of the first: {} pp.", signed(pp, 2)),
