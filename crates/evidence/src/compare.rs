@@ -631,32 +631,31 @@ fn samples(left: &Niah, right: &Niah) -> Vec<SampleRow> {
         .collect()
 }
 
+type Cell = Option<SampleCell>;
+type Same = fn(&SampleCell, &SampleCell) -> bool;
+
 fn agreement(rows: &[SampleRow]) -> Agreement {
-    type Cell = Option<SampleCell>;
-    let both = |a: &Cell, b: &Cell, same: fn(&SampleCell, &SampleCell) -> bool| {
-        a.as_ref().zip(b.as_ref()).is_some_and(|(a, b)| same(a, b))
-    };
-    let (same_text, same_hit): (fn(&SampleCell, &SampleCell) -> bool, fn(&SampleCell, &SampleCell) -> bool) =
-        (|a, b| a.text == b.text, |a, b| a.hit == b.hit);
     let shared: Vec<&SampleRow> = rows.iter().take_while(|row| row.same_prompt).collect();
+    let both = |a: &Cell, b: &Cell, same: Same| a.as_ref().zip(b.as_ref()).is_some_and(|(a, b)| same(a, b));
+    let same_text: Same = |a, b| a.text == b.text;
     let count = |same: &dyn Fn(&SampleRow) -> bool| shared.iter().filter(|row| same(row)).count();
-    let hits = |a: fn(&SampleRow) -> &Cell, b: fn(&SampleRow) -> &Cell| {
-        let of = |cell: fn(&SampleRow) -> &Cell| {
-            let hits: Option<Vec<bool>> =
-                shared.iter().map(|row| cell(row).as_ref().map(|cell| cell.hit)).collect();
-            hits.map(|hits| hits.into_iter().filter(|hit| *hit).count() as u64)
-        };
-        Some([of(a)?, of(b)?]).filter(|_| !shared.is_empty())
-    };
     let differs = |row: &&&SampleRow| both(&row.sut_a, &row.sut_b, |a, b| a.hit != b.hit);
     Agreement {
         n: shared.len(),
-        same_flags: count(&|row| both(&row.sut_a, &row.sut_b, same_hit)),
+        same_flags: count(&|row| both(&row.sut_a, &row.sut_b, |a, b| a.hit == b.hit)),
         differing: shared.iter().filter(differs).map(|row| row.index).collect(),
         same_sut_texts: count(&|row| both(&row.sut_a, &row.sut_b, same_text)),
         same_oracle_texts: count(&|row| both(&row.oracle_a, &row.oracle_b, same_text)),
         same_cross_texts: count(&|row| both(&row.sut_a, &row.oracle_b, same_text)),
-        sut_hits: hits(|row| &row.sut_a, |row| &row.sut_b),
-        oracle_hits: hits(|row| &row.oracle_a, |row| &row.oracle_b),
+        sut_hits: hits(&shared, |row| &row.sut_a).zip(hits(&shared, |row| &row.sut_b)).map(<[u64; 2]>::from),
+        oracle_hits: hits(&shared, |row| &row.oracle_a)
+            .zip(hits(&shared, |row| &row.oracle_b))
+            .map(<[u64; 2]>::from),
     }
+}
+
+/// Hits of one arm over the shared samples; None when it did not answer all of them.
+fn hits(shared: &[&SampleRow], cell: fn(&SampleRow) -> &Cell) -> Option<u64> {
+    let hits = shared.iter().map(|row| cell(row).as_ref().map(|cell| u64::from(cell.hit)));
+    if shared.is_empty() { None } else { hits.sum() }
 }

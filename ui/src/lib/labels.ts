@@ -91,10 +91,11 @@ export const axisNames: Record<AxisName, string> = {
   "per-sample": "Per sample",
   throughput: "Throughput",
   memory: "Memory",
+  acceptance: "Acceptance",
 };
 
 export const pairNames: Record<PairClass, string> = {
-  "cross-platform": "two platforms",
+  "cuda-mac": "two platforms",
   "cross-oracle": "an identity run against the other's oracle",
   repeat: "the same run twice",
   ab: "one platform, something changed on purpose",
