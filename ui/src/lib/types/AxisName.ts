@@ -3,4 +3,4 @@
 /**
  * What is compared.
  */
-export type AxisName = "recall" | "per-sample" | "throughput" | "memory";
+export type AxisName = "recall" | "per-sample" | "throughput" | "memory" | "acceptance";

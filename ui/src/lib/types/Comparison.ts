@@ -32,6 +32,10 @@ verdict: PairVerdict,
  */
 axes: Array<Axis>, 
 /**
+ * The axes that may be compared, in RULES §7.3's words: true, false or how far; empty when none may.
+ */
+comparable: Record<string, boolean | string>, 
+/**
  * Settings of both.
  */
 factors: Array<Factor>, 
@@ -39,6 +43,14 @@ factors: Array<Factor>,
  * 100·(hits of b − hits of a)/n of the systems under test, percentage points; null unless recall is comparable.
  */
 delta_pp: number | null, 
+/**
+ * Codec off against on: whether recall falls by at most 1 percentage point; null for other pairs.
+ */
+codec_within_1pp: boolean | null, 
+/**
+ * Whether both systems under test peaked at the same byte; null unless both measured a peak.
+ */
+peak_equal: boolean | null, 
 /**
  * Memory figures, side by side but never across kinds.
  */

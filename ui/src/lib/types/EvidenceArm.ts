@@ -31,6 +31,10 @@ recall: number,
  */
 interval: Interval, 
 /**
+ * Wilson score interval of the recall, 95 %.
+ */
+wilson: Interval, 
+/**
  * Mean of the per-sample rates, tokens a second, prefill included.
  */
 mean_tok_s: number | null, 
@@ -38,6 +42,10 @@ mean_tok_s: number | null,
  * Median of the per-sample rates.
  */
 median_tok_s: number | null, 
+/**
+ * Median rate of decoding alone, tokens a second; null without stage timings.
+ */
+decode_tok_s: number | null, 
 /**
  * Mean seconds a sample, as stored.
  */

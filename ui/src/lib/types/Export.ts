@@ -9,6 +9,10 @@ export type Export = {
  */
 paths: Array<string>, 
 /**
+ * The policy file; null for the built-in policy.
+ */
+policy: string | null, 
+/**
  * Name of the reviewer, as it shall appear.
  */
 reviewer: string, 

@@ -12,11 +12,11 @@ export type GateCell = {
  */
 gate: GateKind, 
 /**
- * The gate in words.
+ * The gate in words, with its threshold.
  */
 title: string, 
 /**
- * Rung, in padding lines, or line bounds.
+ * Rung, in padding lines, or line bounds; `all` where the whole ladder is asked for.
  */
 rung: string, 
 /**
@@ -40,6 +40,6 @@ why: string,
  */
 samples_needed: number | null, 
 /**
- * The file that the cell rests on.
+ * The file that the cell rests on; null where it rests on all of them.
  */
-file: string, };
+file: string | null, };

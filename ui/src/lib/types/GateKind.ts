@@ -3,4 +3,4 @@
 /**
  * What is asked.
  */
-export type GateKind = "recall" | "restoration" | "memory";
+export type GateKind = "coverage" | "recall" | "restoration" | "memory";

@@ -11,6 +11,10 @@ export type Identity = {
  */
 kind: string | null, 
 /**
+ * The kind, or `nokind:NAME` for a file that names none: a name for its set of keys, `nokind:unknown` if there is none.
+ */
+shape: string, 
+/**
  * Needle evidence or not.
  */
 role: Role, 

@@ -2,11 +2,12 @@
 import type { EvidenceArm } from "./EvidenceArm";
 import type { MemoryFigure } from "./MemoryFigure";
 import type { NiahKind } from "./NiahKind";
-import type { Prompt } from "./Prompt";
 import type { PromptFit } from "./PromptFit";
 import type { Provenance } from "./Provenance";
 import type { Restoration } from "./Restoration";
+import type { Sample } from "./Sample";
 import type { Settings } from "./Settings";
+import type { ThroughputFigure } from "./ThroughputFigure";
 
 /**
  * Needle evidence, recounted.
@@ -81,6 +82,10 @@ decode: string,
  */
 prompt_lens: Array<number>, 
 /**
+ * Shortest prompt, tokens.
+ */
+prompt_tokens_min: number | null, 
+/**
  * Longest prompt, tokens.
  */
 prompt_tokens_max: number | null, 
@@ -91,7 +96,7 @@ prompt_fit: PromptFit | null,
 /**
  * The prompts, regenerated; empty when no dataset can be made from the bounds.
  */
-samples: Array<Prompt>, 
+samples: Array<Sample>, 
 /**
  * Arms, in the order of the file.
  */
@@ -100,6 +105,10 @@ arms: Array<EvidenceArm>,
  * Memory figures, each with its kind.
  */
 memory: Array<MemoryFigure>, 
+/**
+ * Rates of whole arms, each with what its time covers.
+ */
+throughput: Array<ThroughputFigure>, 
 /**
  * Counters of restored arms; empty for files of the reference.
  */

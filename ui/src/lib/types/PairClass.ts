@@ -3,4 +3,4 @@
 /**
  * How two files belong together.
  */
-export type PairClass = "cross-platform" | "cross-oracle" | "repeat" | "ab";
+export type PairClass = "cuda-mac" | "cross-oracle" | "repeat" | "ab";

@@ -50,6 +50,10 @@ loss_upper975: number,
  */
 delta_interval_pp: Interval, 
 /**
+ * Tango's 95 % score interval of the difference, percentage points, 1 decimal.
+ */
+delta_tango_pp: Interval, 
+/**
  * Samples on which both arms wrote the same text.
  */
 identical_texts: number, 
