@@ -117,7 +117,7 @@ pub fn gate(audits: &[Audit], policy: &Policy) -> GateReport {
     let mut cells: Vec<GateCell> = Vec::new();
     if !needles.is_empty() {
         cells.extend(limits.platforms.iter().map(|platform| coverage(&needles, *platform, limits)));
-        cells.extend(rungs(needles, limits));
+        cells.extend(rungs(&needles, limits));
     }
     let verdict = cells.iter().map(|cell| cell.verdict).min().unwrap_or(GateVerdict::Missing);
     let ignored =
@@ -145,7 +145,6 @@ fn headline(cells: &[GateCell]) -> String {
 }
 
 /// A file of needle evidence.
-#[derive(Clone, Copy)]
 struct Needle<'a> {
     audit: &'a Audit,
     niah: &'a Niah,
@@ -161,9 +160,11 @@ impl<'a> Needle<'a> {
         self.audit.findings.iter().find(|finding| codes.contains(&finding.code))
     }
 
-    /// Nominal padding lines; off the ladder the fewest.
-    fn lines(&self) -> u64 {
-        self.niah.rung.map_or(self.niah.min_lines, u64::from)
+    /// Rung and platform, in the order of the report. Off the ladder the line bounds stand for the rung.
+    fn place(&self) -> (u64, u64, Platform) {
+        let bounds = (self.niah.min_lines, self.niah.max_lines);
+        let (lines, most) = self.niah.rung.map_or(bounds, |rung| (u64::from(rung), 0));
+        (lines, most, self.audit.identity.platform)
     }
 }
 
@@ -186,13 +187,15 @@ impl Outcome {
 }
 
 /// The cells of every file, by rung, platform and gate.
-fn rungs(mut needles: Vec<Needle>, limits: &Thresholds) -> Vec<GateCell> {
+fn rungs(needles: &[Needle], limits: &Thresholds) -> Vec<GateCell> {
     type Gate = fn(&Needle, &Thresholds) -> Outcome;
     const GATES: [(GateKind, Gate); 3] =
         [(GateKind::Recall, recall), (GateKind::Restoration, restoration), (GateKind::Memory, memory)];
-    needles.sort_by_key(|needle| (needle.lines(), needle.niah.max_lines, needle.audit.identity.platform));
-    let cell = |needle: Needle, (gate, decide): (GateKind, Gate)| {
-        let outcome = decide(&needle, limits);
+    let mut asked: Vec<(&Needle, GateKind, Gate)> =
+        needles.iter().flat_map(|needle| GATES.map(|(gate, decide)| (needle, gate, decide))).collect();
+    asked.sort_by_key(|(needle, gate, _)| (needle.place(), *gate));
+    let cell = |(needle, gate, decide): (&Needle, GateKind, Gate)| {
+        let outcome = decide(needle, limits);
         GateCell {
             gate,
             title: gate.title(limits),
@@ -205,7 +208,7 @@ fn rungs(mut needles: Vec<Needle>, limits: &Thresholds) -> Vec<GateCell> {
             file: Some(needle.audit.path.clone()),
         }
     };
-    needles.into_iter().flat_map(|needle| GATES.map(|gate| cell(needle, gate))).collect()
+    asked.into_iter().map(cell).collect()
 }
 
 /// Does the platform have a file with both arms at every rung?

@@ -64,12 +64,22 @@ fn every_rung_is_asked_for_on_both_platforms() {
 
 #[test]
 fn cells_stand_by_rung_platform_and_gate() {
-    let files = [at(1100, "cuda"), at(70, "metal"), fixture(), at(70, "cuda")];
+    let mut old = at(70, "cuda");
+    set(&mut old, "/config/haystack_max_lines", json!(80));
+    let mut between = at(100, "cuda");
+    set(&mut between, "/provenance/dataset/rung", Value::Null);
+    let files = [at(1100, "cuda"), between, at(70, "metal"), fixture(), at(70, "cuda"), old];
     let report = gates(&files, &Policy::built_in());
     let recall = report.cells.iter().filter(|cell| cell.gate == GateKind::Recall);
     let order: Vec<(&str, Platform)> = recall.map(|cell| (cell.rung.as_str(), cell.platform)).collect();
-    let wanted =
-        [("20", Platform::Cpu), ("70", Platform::Cuda), ("70", Platform::Mac), ("1100", Platform::Cuda)];
+    let wanted = [
+        ("20", Platform::Cpu),
+        ("70", Platform::Cuda),
+        ("70", Platform::Cuda),
+        ("70", Platform::Mac),
+        ("85–115", Platform::Cuda),
+        ("1100", Platform::Cuda),
+    ];
     assert_eq!(order, wanted);
     let gates: Vec<GateKind> = report.cells.iter().map(|cell| cell.gate).take(5).collect();
     use GateKind::{Coverage, Memory, Recall, Restoration};
