@@ -47,13 +47,13 @@ fn beta_quantile(probability: f64, a: f64, b: f64) -> f64 {
 pub fn clopper_pearson(hits: u64, n: u64, alpha: f64) -> Interval {
     let (k, total) = (hits as f64, n as f64);
     let low = if hits == 0 { 0.0 } else { beta_quantile(alpha / 2.0, k, total - k + 1.0) };
-    let high = if hits >= n { 1.0 } else { beta_quantile(1.0 - alpha / 2.0, k + 1.0, total - k) };
-    Interval { low, high }
+    Interval { low, high: upper_bound(hits, n, 1.0 - alpha / 2.0) }
 }
 
 /// Exact one-sided upper bound on a rate of which `hits` of `n` were seen.
 pub fn upper_bound(hits: u64, n: u64, confidence: f64) -> f64 {
-    clopper_pearson(hits, n, 2.0 * (1.0 - confidence)).high
+    let (k, total) = (hits as f64, n as f64);
+    if hits >= n { 1.0 } else { beta_quantile(confidence, k + 1.0, total - k) }
 }
 
 /// The same at 95 %.
@@ -121,11 +121,17 @@ pub fn mcnemar(gained: u64, lost: u64) -> f64 {
     }
 }
 
+/// Whether `upper_bound` is at most `margin`; one value of the distribution function says it.
+fn bounded(hits: u64, n: u64, margin: f64, confidence: f64) -> bool {
+    let beta = Beta::new(hits as f64 + 1.0, n as f64 - hits as f64);
+    margin >= 1.0 || beta.is_ok_and(|beta| beta.cdf(margin) >= confidence)
+}
+
 /// How many more clean pairs (no loss) bring the one-sided bound on the loss rate to `margin` or below, given `losses` in
 /// `n` pairs so far. None when not even a hundred thousand would.
 pub fn pairs_needed(losses: u64, n: u64, margin: f64, confidence: f64) -> Option<u64> {
     const LIMIT: u64 = 100_000;
-    let decided = |more: u64| upper_bound(losses, n.saturating_add(more), confidence) <= margin;
+    let decided = |more: u64| bounded(losses, n.saturating_add(more), margin, confidence);
     if decided(0) {
         return Some(0);
     }

@@ -9,6 +9,7 @@ use crate::model::{DRIVER, Niah, NiahKind};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use ts_rs::TS;
 
@@ -51,7 +52,7 @@ pub struct CrossFile {
 /// Adds what neighbours tell, then sorts the findings, errors first.
 pub(super) fn look(files: Vec<(Audit, Needed)>) -> Vec<Audit> {
     let (mut audits, needed): (Vec<Audit>, Vec<Needed>) = files.into_iter().unzip();
-    let scan = Neighbours { audits: &audits, needed: &needed };
+    let scan = Neighbours { audits: &audits, needed: &needed, named: by_name(&audits) };
     let twins = scan.twins();
     let mut slopes = slope::ladder(&audits);
     let told: Vec<(Vec<Finding>, Option<CrossFile>)> = (0..audits.len())
@@ -93,6 +94,16 @@ fn duplicate(other: &str) -> Finding {
 struct Neighbours<'a> {
     audits: &'a [Audit],
     needed: &'a [Needed],
+    /// By file name: a scan of thousands of ladders must not look through all files for every rung.
+    named: BTreeMap<&'a OsStr, Vec<usize>>,
+}
+
+fn by_name(audits: &[Audit]) -> BTreeMap<&OsStr, Vec<usize>> {
+    let mut named: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for (at, audit) in audits.iter().enumerate() {
+        named.entry(audit.path.file_name().unwrap_or_default()).or_default().push(at);
+    }
+    named
 }
 
 impl Neighbours<'_> {
@@ -110,9 +121,9 @@ impl Neighbours<'_> {
     /// is the one, so that a scan of a part of the tree finds it too.
     fn named(&self, path: &str) -> Option<usize> {
         let path = Path::new(path);
-        let ends = |(_, audit): &(usize, &Audit)| path.file_name().is_some() && audit.path.ends_with(path);
-        let found = self.audits.iter().enumerate().filter(ends);
-        found.min_by_key(|(_, audit)| audit.path.as_os_str().len()).map(|(at, _)| at)
+        let alike = self.named.get(path.file_name()?)?.iter().copied();
+        let found = alike.filter(|at| self.audits[*at].path.ends_with(path));
+        found.min_by_key(|at| self.audits[*at].path.as_os_str().len())
     }
 
     fn of_shape<'s>(&'s self, shape: &'s str) -> impl Iterator<Item = (usize, &'s Audit)> {
