@@ -1,8 +1,8 @@
 //! What `--format json` prints, described by the files in `docs/schema`.
 
 use crate::ErrorReport;
-use crate::evidence_view::{compare_all, unreadable};
-use evidence::{Audit, Comparison, FileDocument, ReadError, Scan, shown_path};
+use crate::evidence_view::{ComparisonView, unreadable};
+use evidence::{Comparison, FileDocument, ReadError, Scan, shown_path};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -51,9 +51,11 @@ pub struct CompareDocument {
     pub comparisons: Vec<Comparison>,
 }
 
-impl CompareDocument {
-    /// Of audited files, baseline first.
-    pub fn new(audits: &[Audit]) -> Self {
-        Self { files: audits.iter().map(FileDocument::from).collect(), comparisons: compare_all(audits) }
+impl From<&ComparisonView> for CompareDocument {
+    fn from(view: &ComparisonView) -> Self {
+        Self {
+            files: view.audits.iter().map(FileDocument::from).collect(),
+            comparisons: view.comparisons.clone(),
+        }
     }
 }

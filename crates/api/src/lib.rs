@@ -21,9 +21,7 @@ pub use evidence_view::{
 pub use export::{Export, export, report_html, report_markdown};
 pub use preflight_view::{PreflightReport, preflight, preflight_check, preflight_markdown};
 pub use program::program_beside;
-pub use prompts_view::{
-    PromptChoice, PromptSet, PromptsView, no_needles, prompts_of_dataset, prompts_of_files,
-};
+pub use prompts_view::{PromptChoice, PromptSet, PromptsView, grid, prompts_of_dataset, prompts_of_files};
 pub use runs::{Cancel, EngineProgram, Run, RunError, RunEvent};
 pub use sarif::sarif;
 pub use workspace::{PackEntry, Workspace, default_spec, open_workspace};

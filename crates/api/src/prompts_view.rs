@@ -1,9 +1,10 @@
 //! Regenerated prompts of files, or of a dataset that nothing has run yet.
 
 use crate::{ErrorReport, error};
-use evidence::{Audit, MarkedPrompt, NeedlePrompt, shown_path};
+use evidence::{Audit, Grid, MarkedPrompt, NeedlePrompt, shown_path};
 use niah::{Dataset, PromptVariant, Sample};
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// Prompts of files or of a dataset.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -64,8 +65,25 @@ pub fn prompts_of_files(audits: &[Audit], choice: PromptChoice) -> Result<Prompt
     if sets.is_empty() { Err(no_needles()) } else { Ok(view(sets)) }
 }
 
-/// What to say when prompts or a grid are asked of files that hold none.
-pub fn no_needles() -> ErrorReport {
+/// Recall by needle depth and length over the needle files among the audited ones, of one arm or of all; nothing to count is
+/// an error.
+pub fn grid(audits: &[Audit], arm: Option<&str>) -> Result<Grid, ErrorReport> {
+    let grid = evidence::grid(audits, arm);
+    if !grid.rows.is_empty() {
+        return Ok(grid);
+    }
+    let arms = audits.iter().filter_map(|audit| audit.niah.as_ref()).flat_map(|niah| &niah.arms);
+    let arms: BTreeSet<&str> = arms.map(|arm| arm.key.as_str()).collect();
+    Err(match arm.filter(|_| !arms.is_empty()) {
+        Some(arm) => {
+            let names = arms.into_iter().collect::<Vec<_>>().join(", ");
+            error::report("no-arm", format!("no file holds an arm {arm}"), &format!("choose among {names}"))
+        }
+        None => no_needles(),
+    })
+}
+
+fn no_needles() -> ErrorReport {
     let message = "none of the files holds needle evidence whose prompts can be regenerated";
     error::report("no-needles", message, "give a file of a needle run, or a seed and a rung")
 }

@@ -1,7 +1,7 @@
 //! The command line's grammar.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use niah::{PromptVariant, Rung};
+use niah::{Dataset, PromptVariant, Rung};
 use protocol::{Arm, Decode, Restore, RunSpec};
 use std::path::PathBuf;
 
@@ -23,6 +23,8 @@ pub(crate) enum Command {
     Audit(AuditArgs),
     /// Lay evidence files side by side.
     Compare(CompareArgs),
+    /// Show the regenerated prompts of needle files or of a dataset, and how deep the needles lie.
+    Prompts(PromptsArgs),
     /// The verdict for every gate, rung and platform.
     Gate(GateArgs),
     /// Export a gate report.
@@ -38,6 +40,21 @@ pub(crate) enum Format {
     Markdown,
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum AuditFormat {
+    Text,
+    Json,
+    Markdown,
+    /// SARIF 2.1.0, for code hosts.
+    Sarif,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum PromptsFormat {
+    Text,
+    Json,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct PreflightArgs {
     /// Folder of the model pack (holds pack.json).
@@ -51,8 +68,51 @@ pub(crate) struct AuditArgs {
     /// Evidence files, or folders that are searched for them.
     #[arg(required = true)]
     pub paths: Vec<PathBuf>,
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
+    #[arg(long, value_enum, default_value_t = AuditFormat::Text)]
+    pub format: AuditFormat,
+}
+
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("source").required(true).args(["paths", "seed"])))]
+#[command(group(clap::ArgGroup::new("length").args(["rung", "lines"])))]
+pub(crate) struct PromptsArgs {
+    /// Needle files, or folders that are searched for them.
+    pub paths: Vec<PathBuf>,
+    /// Seed of a dataset that needs no file.
+    #[arg(long, requires = "length", allow_hyphen_values = true)]
+    pub seed: Option<i64>,
+    /// Rung of the dataset, padding lines.
+    #[arg(long, requires = "seed")]
+    pub rung: Option<u32>,
+    /// Fewest and most padding lines of the dataset.
+    #[arg(long, requires = "seed", value_name = "MIN-MAX", value_parser = bounds)]
+    pub lines: Option<(u32, u32)>,
+    /// Samples of the dataset.
+    #[arg(short = 'n', long = "samples", default_value_t = 20, value_parser = count, allow_hyphen_values = true)]
+    pub n_samples: usize,
+    /// How the prompts are put (default: as the file says, else legacy).
+    #[arg(long, value_enum)]
+    pub prompt: Option<PromptName>,
+    /// Show the whole text of this sample, its needle marked.
+    #[arg(long, value_name = "INDEX")]
+    pub sample: Option<usize>,
+    /// Recall by needle depth and length instead, pooled over the files by arm and platform.
+    #[arg(long, requires = "paths", conflicts_with = "sample")]
+    pub grid: bool,
+    /// Only this arm in the grid, by its name in the files.
+    #[arg(long, requires = "grid", value_name = "NAME")]
+    pub arm: Option<String>,
+    #[arg(long, value_enum, default_value_t = PromptsFormat::Text)]
+    pub format: PromptsFormat,
+}
+
+impl PromptsArgs {
+    /// The dataset that is asked for by its seed.
+    pub(crate) fn dataset(&self) -> Option<Dataset> {
+        let rung = self.rung.map(|rung| Rung(rung).line_bounds());
+        let (min_lines, max_lines) = rung.or(self.lines)?;
+        Some(Dataset { seed: self.seed?, n_samples: self.n_samples, min_lines, max_lines })
+    }
 }
 
 #[derive(Debug, Args)]
@@ -136,6 +196,17 @@ pub(crate) enum PromptName {
     RawCue,
 }
 
+impl From<PromptName> for PromptVariant {
+    fn from(name: PromptName) -> Self {
+        match name {
+            PromptName::Legacy => Self::Legacy,
+            PromptName::DirectAnswer => Self::DirectAnswer,
+            PromptName::Raw => Self::Raw,
+            PromptName::RawCue => Self::RawCue,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// Folder of the model pack (holds pack.json).
@@ -193,6 +264,12 @@ fn count(text: &str) -> Result<usize, String> {
     })
 }
 
+/// Two numbers of lines, `60-80`.
+fn bounds(text: &str) -> Result<(u32, u32), String> {
+    let ends = text.split_once('-').and_then(|(low, high)| Some((low.parse().ok()?, high.parse().ok()?)));
+    ends.ok_or_else(|| "must be two whole numbers, such as 60-80".to_owned())
+}
+
 impl RunArgs {
     /// The specification that these arguments ask for.
     pub(crate) fn spec(&self) -> RunSpec {
@@ -215,12 +292,7 @@ impl RunArgs {
             sink: self.sink,
             window: self.window,
             max_new_tokens: self.max_new_tokens,
-            prompt: match self.prompt {
-                PromptName::Legacy => PromptVariant::Legacy,
-                PromptName::DirectAnswer => PromptVariant::DirectAnswer,
-                PromptName::Raw => PromptVariant::Raw,
-                PromptName::RawCue => PromptVariant::RawCue,
-            },
+            prompt: self.prompt.into(),
         }
     }
 

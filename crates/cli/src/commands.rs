@@ -1,14 +1,30 @@
-//! One function per command: true when what was checked holds.
+//! One function per command; each ends with its exit code.
 
-use crate::arguments::{AuditArgs, CompareArgs, Format, GateArgs, PreflightArgs, ReportArgs, RunArgs};
-use crate::progress::Progress;
+use crate::arguments::{
+    AuditArgs, AuditFormat, CompareArgs, Format, GateArgs, PreflightArgs, PromptsArgs, PromptsFormat,
+    ReportArgs, RunArgs,
+};
+use crate::progress::{Progress, files_bar};
 use crate::text;
-use api::{Cancel, ErrorReport, Export, Run};
-use evidence::{GateVerdict, Severity};
+use api::{AuditDocument, Cancel, CompareDocument, ErrorReport, Export, PromptChoice, Run};
+use evidence::{Audit, GateVerdict, Scan, Severity};
 use serde::Serialize;
 use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
 
-type Outcome = Result<bool, ErrorReport>;
+type Outcome = Result<ExitCode, ErrorReport>;
+
+/// The exit code of what could be checked.
+fn holds(good: bool) -> ExitCode {
+    if good { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
+
+/// Tells what could not be done; gives the exit code for it.
+pub(crate) fn complain(error: &ErrorReport) -> ExitCode {
+    eprintln!("error: {}\n  hint: {}", error.message, error.hint);
+    ExitCode::from(2)
+}
 
 fn failed(code: &str, message: impl ToString, hint: &str) -> ErrorReport {
     ErrorReport { code: code.to_owned(), message: message.to_string(), hint: hint.to_owned() }
@@ -38,7 +54,7 @@ pub(crate) fn preflight(args: &PreflightArgs) -> Outcome {
         Format::Json => json(&report)?,
         Format::Markdown => api::preflight_markdown(&report),
     })?;
-    Ok(report.may_run)
+    Ok(holds(report.may_run))
 }
 
 pub(crate) fn run(args: &RunArgs) -> Outcome {
@@ -50,29 +66,73 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let mut progress = Progress::new(args.quiet);
     let paths = run.execute(|event| progress.show(event))?;
     print(&paths.iter().map(|path| format!("{}\n", path.display())).collect::<String>())?;
-    Ok(true)
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads and audits what lies below the paths, with a bar on a terminal.
+fn scan(paths: &[PathBuf]) -> Result<Scan, ErrorReport> {
+    let places = api::find_evidence(paths)?;
+    let bar = files_bar(places.len());
+    let scan = evidence::scan(&places, || bar.inc(1));
+    bar.finish_and_clear();
+    Ok(scan)
+}
+
+/// Files that could not be read are told after the result of the others; one of them is enough for the exit code.
+fn ended(scan: &Scan, good: bool) -> ExitCode {
+    let mut code = holds(good);
+    for problem in &scan.unreadable {
+        code = complain(&api::unreadable(problem));
+    }
+    code
 }
 
 pub(crate) fn audit(args: &AuditArgs) -> Outcome {
-    let audits = api::load(&args.paths)?;
+    let scan = scan(&args.paths)?;
     print(&match args.format {
-        Format::Text => text::audit(&audits),
-        Format::Json => json(&audits)?,
-        Format::Markdown => text::audit_markdown(&audits),
+        AuditFormat::Text => text::audit(&scan.audits),
+        AuditFormat::Json => json(&AuditDocument::from(&scan))?,
+        AuditFormat::Markdown => text::audit_markdown(&scan.audits),
+        AuditFormat::Sarif => json(&api::sarif(&scan))?,
     })?;
-    let error =
-        |audit: &evidence::Audit| audit.findings.iter().any(|finding| finding.severity == Severity::Error);
-    Ok(!audits.iter().any(error))
+    let error = |audit: &Audit| audit.findings.iter().any(|finding| finding.severity == Severity::Error);
+    Ok(ended(&scan, !scan.audits.iter().any(error)))
+}
+
+pub(crate) fn prompts(args: &PromptsArgs) -> Outcome {
+    let choice = PromptChoice { variant: args.prompt.map(Into::into), sample: args.sample };
+    if let Some(dataset) = args.dataset() {
+        print_prompts(args, &api::prompts_of_dataset(&dataset, choice)?, text::prompts)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let scan = scan(&args.paths)?;
+    if args.grid {
+        print_prompts(args, &api::grid(&scan.audits, args.arm.as_deref())?, text::grid)?;
+    } else {
+        print_prompts(args, &api::prompts_of_files(&scan.audits, choice)?, text::prompts)?;
+    }
+    Ok(ended(&scan, true))
+}
+
+fn print_prompts<T: Serialize>(
+    args: &PromptsArgs,
+    result: &T,
+    text: fn(&T) -> String,
+) -> Result<(), ErrorReport> {
+    print(&match args.format {
+        PromptsFormat::Text => text(result),
+        PromptsFormat::Json => json(result)?,
+    })
 }
 
 pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     let view = api::compare(&args.paths, args.baseline.as_deref())?;
     print(&match args.format {
         Format::Text => text::compare(&view),
-        Format::Json => json(&view)?,
+        Format::Json => json(&CompareDocument::from(&view))?,
         Format::Markdown => text::compare_markdown(&view),
     })?;
-    Ok(true)
+    Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn gate(args: &GateArgs) -> Outcome {
@@ -82,7 +142,7 @@ pub(crate) fn gate(args: &GateArgs) -> Outcome {
         Format::Json => json(&report)?,
         Format::Markdown => text::gate_markdown(&report),
     })?;
-    Ok(report.verdict == GateVerdict::Pass)
+    Ok(holds(report.verdict == GateVerdict::Pass))
 }
 
 pub(crate) fn report(args: &ReportArgs) -> Outcome {
@@ -94,7 +154,7 @@ pub(crate) fn report(args: &ReportArgs) -> Outcome {
     };
     let path = api::export(&request, &args.out)?;
     print(&format!("{}\n", path.display()))?;
-    Ok(true)
+    Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn engine() -> Outcome {
@@ -105,5 +165,5 @@ pub(crate) fn engine() -> Outcome {
     };
     engine::serve(std::io::BufReader::new(std::io::stdin()), std::io::stdout(), identity)
         .map_err(|e| failed("engine", e, "start the engine through the app or `kakeya-gate run`"))?;
-    Ok(true)
+    Ok(ExitCode::SUCCESS)
 }

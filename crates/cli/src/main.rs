@@ -1,4 +1,4 @@
-//! `kakeya-gate`: preflight, run, audit, compare, gate and report from the command line; and the engine itself.
+//! `kakeya-gate`: preflight, run, audit, prompts, compare, gate and report from the command line; and the engine itself.
 //!
 //! Exit codes: 0 good, 1 the thing checked does not hold, 2 could not do it. Results go to standard output, everything
 //! meant for a person's eyes on the way goes to standard error.
@@ -17,17 +17,11 @@ fn main() -> ExitCode {
         Command::Preflight(args) => commands::preflight(&args),
         Command::Run(args) => commands::run(&args),
         Command::Audit(args) => commands::audit(&args),
+        Command::Prompts(args) => commands::prompts(&args),
         Command::Compare(args) => commands::compare(&args),
         Command::Gate(args) => commands::gate(&args),
         Command::Report(args) => commands::report(&args),
         Command::Engine => commands::engine(),
     };
-    match outcome {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(1),
-        Err(error) => {
-            eprintln!("error: {}\n  hint: {}", error.message, error.hint);
-            ExitCode::from(2)
-        }
-    }
+    outcome.unwrap_or_else(|error| commands::complain(&error))
 }

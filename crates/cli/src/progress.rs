@@ -1,8 +1,17 @@
-//! Progress of a run on standard error: a bar on a terminal, a line a rung elsewhere.
+//! Progress on standard error: a bar on a terminal; of a run, a line a rung elsewhere.
 
 use api::RunEvent;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::BTreeMap;
+
+/// A bar for reading many files; shown on a terminal only.
+pub(crate) fn files_bar(files: usize) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(files as u64), ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template("{bar:28} {pos}/{len} files · {elapsed}") {
+        bar.set_style(style);
+    }
+    bar
+}
 
 /// Follows one run.
 pub(crate) struct Progress {

@@ -1,7 +1,13 @@
 //! Results as text for a terminal, and as Markdown.
 
+mod audit;
+mod prompts;
+
+pub(crate) use audit::{audit, audit_markdown};
+pub(crate) use prompts::{grid, prompts};
+
 use api::{ComparisonView, PreflightReport};
-use evidence::{Audit, AxisName, Comparison, GateReport, Scope, Severity};
+use evidence::{Comparison, GateReport, Scope};
 use preflight::{Check, Status};
 use report::{escape, tame};
 use std::fmt::Write;
@@ -50,58 +56,6 @@ pub(crate) fn preflight(report: &PreflightReport) -> String {
     out
 }
 
-pub(crate) fn audit(audits: &[Audit]) -> String {
-    let mut out = String::new();
-    for audit in audits {
-        let _ = writeln!(out, "{}", tame(&audit.path.display().to_string()));
-        let kind = audit.identity.kind.as_deref().unwrap_or("no kind");
-        let _ = writeln!(
-            out,
-            "  {} · {} · verdict {}",
-            tame(kind),
-            audit.identity.platform.label(),
-            word(&audit.verdict)
-        );
-        if let Some(niah) = &audit.niah {
-            let _ = write!(out, "{}", indent(&table(&arm_rows(niah))));
-        }
-        if let Some(paired) = audit.recomputed.as_ref().and_then(|recomputed| recomputed.paired.as_ref()) {
-            let _ = writeln!(
-                out,
-                "  delta {:+.1} pp [{:.1}, {:.1}], lost recall ≤ {:.1} pp (one-sided 95 %)",
-                paired.delta_pp,
-                paired.delta_interval_pp.low,
-                paired.delta_interval_pp.high,
-                100.0 * paired.loss_upper95
-            );
-        }
-        for finding in &audit.findings {
-            let severity = word(&finding.severity);
-            let _ = writeln!(
-                out,
-                "  {severity:<5} {} at {}: {}",
-                finding.code,
-                tame(&finding.pointer),
-                tame(&finding.message)
-            );
-        }
-    }
-    out
-}
-
-fn arm_rows(niah: &evidence::Niah) -> Vec<Vec<String>> {
-    let mut rows = vec![["arm", "hits", "95 % interval", "ignoring case"].map(str::to_owned).to_vec()];
-    rows.extend(niah.arms.iter().map(|arm| {
-        vec![
-            tame(&arm.key),
-            format!("{}/{}", arm.hits, arm.n),
-            format!("[{:.1}, {:.1}] %", 100.0 * arm.interval.low, 100.0 * arm.interval.high),
-            format!("{}/{}", arm.hits_ignoring_case, arm.n),
-        ]
-    }));
-    rows
-}
-
 fn indent(text: &str) -> String {
     text.lines().map(|line| format!("  {line}\n")).collect()
 }
@@ -109,42 +63,6 @@ fn indent(text: &str) -> String {
 /// The word that a value has in JSON.
 fn word(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
-}
-
-pub(crate) fn audit_markdown(audits: &[Audit]) -> String {
-    let rows: Vec<Vec<String>> = audits
-        .iter()
-        .map(|audit| {
-            let count =
-                |severity| audit.findings.iter().filter(|f| f.severity == severity).count().to_string();
-            vec![
-                audit.name.clone(),
-                audit.identity.platform.label().to_owned(),
-                audit.rung_label(),
-                word(&audit.verdict),
-                count(Severity::Error),
-                count(Severity::Warn),
-            ]
-        })
-        .collect();
-    let mut out = markdown_table(&["file", "platform", "rung", "verdict", "errors", "warnings"], &rows);
-    for audit in audits.iter().filter(|audit| !audit.findings.is_empty()) {
-        let _ = writeln!(out, "\n**{}**\n", escape(&audit.name));
-        for finding in &audit.findings {
-            let severity = word(&finding.severity);
-            let _ = writeln!(out, "- {severity} `{}`: {}", finding.code, escape(&finding.message));
-        }
-    }
-    out
-}
-
-fn axis_name(name: AxisName) -> &'static str {
-    match name {
-        AxisName::Recall => "recall",
-        AxisName::PerSample => "per sample",
-        AxisName::Throughput => "throughput",
-        AxisName::Memory => "memory",
-    }
 }
 
 fn scope(scope: &Scope) -> String {
@@ -157,7 +75,7 @@ fn scope(scope: &Scope) -> String {
 
 fn axes(comparison: &Comparison) -> Vec<Vec<String>> {
     let row =
-        |axis: &evidence::Axis| vec![axis_name(axis.name).to_owned(), scope(&axis.scope), tame(&axis.reason)];
+        |axis: &evidence::Axis| vec![axis.name.label().to_owned(), scope(&axis.scope), tame(&axis.reason)];
     comparison.axes.iter().map(row).collect()
 }
 
@@ -178,7 +96,7 @@ fn memory(comparison: &Comparison) -> Vec<Vec<String>> {
 }
 
 fn agreement(comparison: &Comparison) -> String {
-    let agreement = comparison.agreement;
+    let agreement = &comparison.agreement;
     format!(
         "{n} samples: {} same hit or miss, {} same text of the arm under test, {} same text of the oracle",
         agreement.same_flags,
@@ -231,6 +149,7 @@ pub(crate) fn compare_markdown(view: &ComparisonView) -> String {
 
 fn gate_rows(report: &GateReport) -> Vec<Vec<String>> {
     let row = |cell: &evidence::GateCell| {
+        let file = cell.file.as_deref().and_then(std::path::Path::file_name);
         vec![
             cell.verdict.label().to_owned(),
             cell.title.clone(),
@@ -238,6 +157,7 @@ fn gate_rows(report: &GateReport) -> Vec<Vec<String>> {
             cell.platform.label().to_owned(),
             tame(&cell.figures),
             tame(&cell.why),
+            file.map_or_else(|| "–".to_owned(), |name| tame(&name.to_string_lossy())),
         ]
     };
     report.cells.iter().map(row).collect()
@@ -253,7 +173,7 @@ pub(crate) fn gate(report: &GateReport) -> String {
 
 pub(crate) fn gate_markdown(report: &GateReport) -> String {
     let table =
-        markdown_table(&["verdict", "gate", "rung", "platform", "figures", "why"], &gate_rows(report));
+        markdown_table(&["verdict", "gate", "rung", "platform", "figures", "why", "file"], &gate_rows(report));
     let (headline, policy) = (escape(&report.headline), escape(&policy(report)));
     format!("**{}** {headline}\n\n{table}\n{policy}\n", report.verdict.label())
 }
