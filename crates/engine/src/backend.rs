@@ -1,6 +1,7 @@
 //! What the models need of a tensor library. Operations sit at the height where candle and MLX both have a fast one.
 
 use crate::Error;
+use candle_core::quantized::GgmlDType;
 use safetensors::Dtype;
 use std::ops::Range;
 
@@ -24,10 +25,19 @@ pub enum Mask {
         /// Last keys, the query's own counted.
         window: usize,
     },
+    /// Keys up to the query's own position, but of `from..to` only the query's own.
+    Hiding {
+        /// First key that is hidden.
+        from: usize,
+        /// First key after the hidden ones.
+        to: usize,
+        /// Sees no more than the last `window` keys up to the query's own position.
+        window: Option<usize>,
+    },
 }
 
 impl Mask {
-    /// Keys that the query at `position` sees among `len` keys: a range of sinks, and a range that ends at the query.
+    /// Keys that the query at `position` sees among `len` keys: an early range, and a range that ends at the query.
     /// The two never overlap.
     pub fn visible(self, position: usize, len: usize) -> (Range<usize>, Range<usize>) {
         let end = position + 1;
@@ -38,6 +48,10 @@ impl Mask {
             Self::SinkWindow { sink, window } => {
                 let sinks = sink.min(end);
                 (0..sinks, end.saturating_sub(window).max(sinks)..end)
+            }
+            Self::Hiding { from, to, window } => {
+                let low = window.map_or(0, |window| end.saturating_sub(window));
+                if position < from { (0..0, low..end) } else { (low.min(from)..from, low.max(to.min(position))..end) }
             }
         }
     }
@@ -52,22 +66,127 @@ pub enum Activation {
     Silu,
 }
 
+/// Little-endian numbers as a file holds them.
+#[derive(Clone, Debug)]
+pub struct Numbers {
+    /// Their type.
+    pub dtype: Dtype,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// A weight as a file holds it. Every part of an outermost row lies together.
+#[derive(Clone, Debug)]
+pub enum Stored {
+    /// Plain numbers.
+    Dense {
+        /// Dimensions, outermost first.
+        shape: Vec<usize>,
+        /// The elements in row-major order.
+        values: Numbers,
+    },
+    /// MLX's affine quantisation: `scale · code + bias`, one scale and one bias for every `group` elements of a row.
+    Affine {
+        /// Dimensions of the weight that is meant, outermost first.
+        shape: Vec<usize>,
+        /// Bits of a code; 4 or 8.
+        bits: usize,
+        /// Elements that share a scale; divides the innermost dimension.
+        group: usize,
+        /// Codes, the first in the lowest bits of each byte.
+        codes: Vec<u8>,
+        /// Scales.
+        scales: Numbers,
+        /// Biases.
+        biases: Numbers,
+    },
+    /// Blocks of GGML's formats, as GGUF files hold them.
+    Blocks {
+        /// Dimensions of the weight that is meant, outermost first.
+        shape: Vec<usize>,
+        /// The format.
+        format: GgmlDType,
+        /// The blocks.
+        bytes: Vec<u8>,
+    },
+}
+
+impl Stored {
+    /// Gate and up of experts whose two projections lie one under the other: [E, 2I, H] as two of [E, I, H].
+    pub fn halves(self) -> (Self, Self) {
+        let half = |mut shape: Vec<usize>| {
+            shape[1] /= 2;
+            shape
+        };
+        match self {
+            Self::Dense { shape, values } => {
+                let (gate, up) = values.halves(shape[0]);
+                let shape = half(shape);
+                (Self::Dense { shape: shape.clone(), values: gate }, Self::Dense { shape, values: up })
+            }
+            Self::Affine { shape, bits, group, codes, scales, biases } => {
+                let (codes, up_codes) = halves(&codes, shape[0]);
+                let (scales, up_scales) = scales.halves(shape[0]);
+                let (biases, up_biases) = biases.halves(shape[0]);
+                let shape = half(shape);
+                let gate = Self::Affine { shape: shape.clone(), bits, group, codes, scales, biases };
+                let up = Self::Affine {
+                    shape,
+                    bits,
+                    group,
+                    codes: up_codes,
+                    scales: up_scales,
+                    biases: up_biases,
+                };
+                (gate, up)
+            }
+            Self::Blocks { shape, format, bytes } => {
+                let (gate, up) = halves(&bytes, shape[0]);
+                let shape = half(shape);
+                (
+                    Self::Blocks { shape: shape.clone(), format, bytes: gate },
+                    Self::Blocks { shape, format, bytes: up },
+                )
+            }
+        }
+    }
+}
+
+impl Numbers {
+    fn halves(self, count: usize) -> (Self, Self) {
+        let (first, second) = halves(&self.bytes, count);
+        (Self { dtype: self.dtype, bytes: first }, Self { dtype: self.dtype, bytes: second })
+    }
+}
+
+/// First and second halves of each of `count` equal parts.
+fn halves(bytes: &[u8], count: usize) -> (Vec<u8>, Vec<u8>) {
+    let half = bytes.len() / count / 2;
+    let side = |odd: usize| bytes.chunks(half).skip(odd).step_by(2).flatten().copied().collect();
+    (side(0), side(1))
+}
+
 /// A tensor library on one device. Shapes: T positions, H hidden, n heads of d dimensions. Arithmetic is in f32.
 pub trait Backend: Send + 'static {
     /// An array on the device; cloning shares it.
     type Tensor: Clone + Send;
     /// Rotary angles of a run of positions.
     type Angles;
+    /// A matrix that rows are multiplied by, dense or quantised, in the layout that the library multiplies fastest.
+    type Weight: Send;
     /// Weights of routed experts in the layout that the library multiplies fastest.
     type Experts: Send;
 
     /// Puts stored little-endian numbers on the device, in the compute type. Fails on types that are no floats.
     fn tensor(&self, dtype: Dtype, shape: &[usize], bytes: &[u8]) -> Result<Self::Tensor, Error>;
-    /// Prepares experts from `gate_up` [E, 2I, H] (gate rows first), `down` [E, H, I] and one output factor each.
+    /// Puts a stored matrix [out, in] on the device.
+    fn weight(&self, stored: Stored) -> Result<Self::Weight, Error>;
+    /// Puts experts on the device: `gate` and `up` [E, I, H], `down` [E, H, I] and one output factor each.
     fn experts(
         &self,
-        gate_up: &Self::Tensor,
-        down: &Self::Tensor,
+        gate: Stored,
+        up: Stored,
+        down: Stored,
         factors: Vec<f32>,
     ) -> Result<Self::Experts, Error>;
     /// Dimensions, outermost first.
@@ -78,9 +197,9 @@ pub trait Backend: Send + 'static {
     fn to_f32(&self, x: &Self::Tensor) -> Result<Vec<f32>, Error>;
 
     /// Rows `ids` of `table` times `scale`: [T, H].
-    fn embed(&self, table: &Self::Tensor, ids: &[u32], scale: f32) -> Result<Self::Tensor, Error>;
+    fn embed(&self, table: &Self::Weight, ids: &[u32], scale: f32) -> Result<Self::Tensor, Error>;
     /// `x` [T, in] times the transpose of `weight` [out, in].
-    fn linear(&self, x: &Self::Tensor, weight: &Self::Tensor) -> Result<Self::Tensor, Error>;
+    fn linear(&self, x: &Self::Tensor, weight: &Self::Weight) -> Result<Self::Tensor, Error>;
     /// Sum of two arrays of one shape.
     fn add(&self, a: &Self::Tensor, b: &Self::Tensor) -> Result<Self::Tensor, Error>;
     /// Every element times `factor`.
@@ -112,6 +231,16 @@ pub trait Backend: Send + 'static {
         scale: f32,
         mask: Mask,
     ) -> Result<Self::Tensor, Error>;
+    /// The part of its attention that the last query pays to the keys `range`, mean over heads; `q`, `k`, `scale` and
+    /// `mask` as in [`Backend::attention`].
+    fn attention_mass(
+        &self,
+        q: &Self::Tensor,
+        k: &Self::Tensor,
+        scale: f32,
+        mask: Mask,
+        range: Range<usize>,
+    ) -> Result<f64, Error>;
     /// `activation(gate) · up`, element by element.
     fn gated(
         &self,

@@ -1,6 +1,6 @@
 //! The [`Backend`] on candle: CPU, arithmetic in f32.
 
-use crate::backend::{Activation, Backend, Mask};
+use crate::backend::{Activation, Backend, Mask, Stored};
 use crate::{Error, numeric};
 use candle_core::{CpuStorage, CustomOp2, CustomOp3, D, DType, Device, InplaceOp1, Layout, Shape, Tensor};
 use rayon::prelude::*;
@@ -52,11 +52,14 @@ pub struct Angles {
     sin: Tensor,
 }
 
+/// A matrix [out, in].
+pub struct Weight(Tensor);
+
 /// Experts laid out for one product over all of them: gate and up [E·I, H], down [H, E·I].
 pub struct Experts {
-    gate: Tensor,
-    up: Tensor,
-    down: Tensor,
+    gate: Weight,
+    up: Weight,
+    down: Weight,
     factors: Vec<f32>,
     inner: usize,
 }
@@ -64,6 +67,7 @@ pub struct Experts {
 impl Backend for Candle {
     type Tensor = Tensor;
     type Angles = Angles;
+    type Weight = Weight;
     type Experts = Experts;
 
     fn tensor(&self, dtype: Dtype, shape: &[usize], bytes: &[u8]) -> Result<Tensor, Error> {
@@ -76,12 +80,16 @@ impl Backend for Candle {
         Ok(Tensor::from_raw_buffer(bytes, dtype, shape, &self.device)?.to_dtype(DType::F32)?)
     }
 
-    fn experts(&self, gate_up: &Tensor, down: &Tensor, factors: Vec<f32>) -> Result<Experts, Error> {
-        let (experts, double, hidden) = gate_up.dims3()?;
-        let inner = double / 2;
-        let half = |start| gate_up.narrow(1, start, inner)?.reshape((experts * inner, hidden));
-        let down = down.permute((1, 0, 2))?.reshape((hidden, experts * inner))?;
-        Ok(Experts { gate: half(0)?, up: half(inner)?, down, factors, inner })
+    fn weight(&self, stored: Stored) -> Result<Weight, Error> {
+        Ok(Weight(self.expand(stored)?))
+    }
+
+    fn experts(&self, gate: Stored, up: Stored, down: Stored, factors: Vec<f32>) -> Result<Experts, Error> {
+        let (gate, up, down) = (self.expand(gate)?, self.expand(up)?, self.expand(down)?);
+        let (experts, inner, hidden) = gate.dims3()?;
+        let rows = |x: Tensor| Ok::<_, Error>(Weight(x.reshape((experts * inner, hidden))?));
+        let down = Weight(down.permute((1, 0, 2))?.reshape((hidden, experts * inner))?);
+        Ok(Experts { gate: rows(gate)?, up: rows(up)?, down, factors, inner })
     }
 
     fn shape(&self, x: &Tensor) -> Vec<usize> {
@@ -96,13 +104,13 @@ impl Backend for Candle {
         Ok(x.flatten_all()?.to_vec1()?)
     }
 
-    fn embed(&self, table: &Tensor, ids: &[u32], scale: f32) -> Result<Tensor, Error> {
+    fn embed(&self, table: &Weight, ids: &[u32], scale: f32) -> Result<Tensor, Error> {
         let ids = Tensor::new(ids, &self.device)?;
-        Ok((table.index_select(&ids, 0)? * f64::from(scale))?)
+        Ok((table.0.index_select(&ids, 0)? * f64::from(scale))?)
     }
 
-    fn linear(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor, Error> {
-        Ok(x.matmul(&weight.t()?)?)
+    fn linear(&self, x: &Tensor, weight: &Weight) -> Result<Tensor, Error> {
+        Ok(x.matmul(&weight.0.t()?)?)
     }
 
     fn add(&self, a: &Tensor, b: &Tensor) -> Result<Tensor, Error> {
@@ -172,6 +180,26 @@ impl Backend for Candle {
         Ok(if blocks.len() == 1 { blocks.swap_remove(0) } else { Tensor::cat(&blocks, 0)? })
     }
 
+    fn attention_mass(
+        &self,
+        q: &Tensor,
+        k: &Tensor,
+        scale: f32,
+        mask: Mask,
+        range: Range<usize>,
+    ) -> Result<f64, Error> {
+        let (heads, queries, dim) = q.dims3()?;
+        let (groups, keys, _) = k.dims3()?;
+        let last = q.narrow(1, queries - 1, 1)?.contiguous()?.reshape((groups, heads / groups, dim))?;
+        let mut scores = self.to_f32(&last.matmul(&k.t()?)?)?;
+        let (early, near) = mask.visible(keys - 1, keys);
+        let mass = |row: &mut [f32]| {
+            numeric::softmax(row, scale, early.clone(), near.clone());
+            row[range.clone()].iter().copied().map(f64::from).sum::<f64>()
+        };
+        Ok(scores.chunks_mut(keys).map(mass).sum::<f64>() / heads as f64)
+    }
+
     fn gated(&self, activation: Activation, gate: &Tensor, up: &Tensor) -> Result<Tensor, Error> {
         Ok(gate.contiguous()?.apply_op2_no_bwd(&up.contiguous()?, &Gated(activation))?)
     }
@@ -211,6 +239,16 @@ impl Backend for Candle {
 }
 
 impl Candle {
+    /// A stored weight as plain f32.
+    fn expand(&self, stored: Stored) -> Result<Tensor, Error> {
+        match stored {
+            Stored::Dense { shape, values } => self.tensor(values.dtype, &shape, &values.bytes),
+            Stored::Affine { .. } | Stored::Blocks { .. } => {
+                Err(Error::Tensor("quantised weights are not supported yet".into()))
+            }
+        }
+    }
+
     /// Every expert on every row in one product; unchosen experts weigh 0.
     fn dense(&self, x: &Tensor, weights: Vec<f32>, experts: &Experts) -> Result<Tensor, Error> {
         let weights = Tensor::from_vec(weights, (x.dim(0)?, experts.factors.len()), &self.device)?;
@@ -233,11 +271,11 @@ impl Candle {
             let factors = Tensor::from_vec(factors, (rows.len(), 1), &self.device)?;
             let rows = Tensor::new(rows, &self.device)?;
             let chosen = x.index_select(&rows, 0)?;
-            let part = |weight: &Tensor| weight.narrow(0, expert * inner, inner);
+            let part = |weight: &Weight| Ok::<_, Error>(Weight(weight.0.narrow(0, expert * inner, inner)?));
             let (gate, up) =
                 (self.linear(&chosen, &part(&experts.gate)?)?, self.linear(&chosen, &part(&experts.up)?)?);
             let act = gate.apply_op3_no_bwd(&up, &factors, &WeightedGelu)?;
-            let result = self.linear(&act, &experts.down.narrow(1, expert * inner, inner)?)?;
+            let result = self.linear(&act, &Weight(experts.down.0.narrow(1, expert * inner, inner)?))?;
             out = out.index_add(&rows, &result, 0)?;
         }
         Ok(out)
@@ -391,6 +429,7 @@ fn f32_mut<'a>(storage: &'a mut CpuStorage, layout: &Layout) -> candle_core::Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::Numbers;
 
     #[test]
     fn gathered_experts_equal_dense_ones() {
@@ -401,8 +440,13 @@ mod tests {
             Tensor::from_vec(values, shape, &candle.device).unwrap()
         };
         let factors = vec![0.5, 1.0, 1.5, 2.0, 0.25];
-        let (gate_up, down) = (wave(&[count, 2 * inner, hidden], 0.7), wave(&[count, hidden, inner], 1.3));
-        let experts = candle.experts(&gate_up, &down, factors).unwrap();
+        let stored = |shape: &[usize], step| {
+            let values = candle.to_f32(&wave(shape, step)).unwrap();
+            let bytes = values.into_iter().flat_map(f32::to_le_bytes).collect();
+            Stored::Dense { shape: shape.to_vec(), values: Numbers { dtype: Dtype::F32, bytes } }
+        };
+        let (gate, up) = stored(&[count, 2 * inner, hidden], 0.7).halves();
+        let experts = candle.experts(gate, up, stored(&[count, hidden, inner], 1.3), factors).unwrap();
         let x = wave(&[rows, hidden], 0.9);
         let mut weights = candle.to_f32(&wave(&[rows, count], 2.1)).unwrap();
         weights.chunks_mut(count).for_each(|row| route(row, 2, &experts.factors));

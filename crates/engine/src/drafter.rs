@@ -27,21 +27,21 @@ pub struct Drafter<B: Backend> {
 
 struct Layer<B: Backend> {
     input_norm: B::Tensor,
-    k: B::Tensor,
-    v: B::Tensor,
+    k: B::Weight,
+    v: B::Weight,
     /// None on the last layer, whose K/V are all that is wanted.
     rest: Option<Rest<B>>,
 }
 
 struct Rest<B: Backend> {
-    q: B::Tensor,
-    o: B::Tensor,
+    q: B::Weight,
+    o: B::Weight,
     q_norm: B::Tensor,
     k_norm: B::Tensor,
     post_attention_norm: B::Tensor,
-    gate: B::Tensor,
-    up: B::Tensor,
-    down: B::Tensor,
+    gate: B::Weight,
+    up: B::Weight,
+    down: B::Weight,
 }
 
 /// K and V of every drafter layer side by side, layer-major: [T, layers · kv_heads · head_dim] each.
@@ -70,23 +70,25 @@ impl<B: Backend> Drafter<B> {
             return Err(config.error("num_key_value_heads", reason));
         }
         let layer = |i: usize| {
-            let get = |name: &str, shape: &[usize]| weights.get(&format!("layers.{i}.{name}.weight"), shape);
+            let norm = |name: &str, len| weights.tensor(&format!("layers.{i}.{name}.weight"), &[len]);
+            let get =
+                |name: &str, out, inner| weights.matrix(&format!("layers.{i}.{name}.weight"), [out, inner]);
             let rest = || {
                 Ok::<_, Error>(Rest {
-                    q: get("self_attn.q_proj", &[heads * head_dim, hidden])?,
-                    o: get("self_attn.o_proj", &[hidden, heads * head_dim])?,
-                    q_norm: get("self_attn.q_norm", &[head_dim])?,
-                    k_norm: get("self_attn.k_norm", &[head_dim])?,
-                    post_attention_norm: get("post_attention_layernorm", &[hidden])?,
-                    gate: get("mlp.gate_proj", &[inner, hidden])?,
-                    up: get("mlp.up_proj", &[inner, hidden])?,
-                    down: get("mlp.down_proj", &[hidden, inner])?,
+                    q: get("self_attn.q_proj", heads * head_dim, hidden)?,
+                    o: get("self_attn.o_proj", hidden, heads * head_dim)?,
+                    q_norm: norm("self_attn.q_norm", head_dim)?,
+                    k_norm: norm("self_attn.k_norm", head_dim)?,
+                    post_attention_norm: norm("post_attention_layernorm", hidden)?,
+                    gate: get("mlp.gate_proj", inner, hidden)?,
+                    up: get("mlp.up_proj", inner, hidden)?,
+                    down: get("mlp.down_proj", hidden, inner)?,
                 })
             };
             Ok::<_, Error>(Layer {
-                input_norm: get("input_layernorm", &[hidden])?,
-                k: get("self_attn.k_proj", &[kv_heads * head_dim, hidden])?,
-                v: get("self_attn.v_proj", &[kv_heads * head_dim, hidden])?,
+                input_norm: norm("input_layernorm", hidden)?,
+                k: get("self_attn.k_proj", kv_heads * head_dim, hidden)?,
+                v: get("self_attn.v_proj", kv_heads * head_dim, hidden)?,
                 rest: if i + 1 < count { Some(rest()?) } else { None },
             })
         };

@@ -16,8 +16,8 @@ pub struct FTheta<B: Backend> {
     pub config: Value,
     config_path: PathBuf,
     drafter: (usize, usize, usize),
-    encoder_k: B::Tensor,
-    encoder_v: B::Tensor,
+    encoder_k: B::Weight,
+    encoder_v: B::Weight,
     layers: Vec<Decoder<B>>,
     files: Vec<PathBuf>,
 }
@@ -25,8 +25,8 @@ pub struct FTheta<B: Backend> {
 struct Decoder<B: Backend> {
     kv_heads: usize,
     head_dim: usize,
-    k: B::Tensor,
-    v: B::Tensor,
+    k: B::Weight,
+    v: B::Weight,
 }
 
 impl<B: Backend> FTheta<B> {
@@ -55,13 +55,13 @@ impl<B: Backend> FTheta<B> {
         let (rank, width) = (config.count("rank")?, drafter.0 * drafter.1 * drafter.2);
         let layers = kv_heads.into_iter().zip(head_dims).enumerate().map(|(i, (kv_heads, head_dim))| {
             let get =
-                |side| weights.get(&format!("decoders_{side}.{i}.weight"), &[kv_heads * head_dim, rank]);
+                |side| weights.matrix(&format!("decoders_{side}.{i}.weight"), [kv_heads * head_dim, rank]);
             Ok::<_, Error>(Decoder { kv_heads, head_dim, k: get("k")?, v: get("v")? })
         });
         Ok(Self {
             layers: layers.collect::<Result<_, _>>()?,
-            encoder_k: weights.get("encoder_k.weight", &[rank, width])?,
-            encoder_v: weights.get("encoder_v.weight", &[rank, width])?,
+            encoder_k: weights.matrix("encoder_k.weight", [rank, width])?,
+            encoder_v: weights.matrix("encoder_v.weight", [rank, width])?,
             drafter,
             files: weights.files.clone(),
             config_path: config.path().to_owned(),

@@ -1,9 +1,9 @@
 //! Weight files: safetensors (one file or shards), and PyTorch archives, read without executing anything.
 
 use crate::Error;
-use crate::backend::Backend;
+use crate::backend::{Backend, Numbers, Stored};
 use safetensors::Dtype;
-use safetensors::tensor::{Metadata, TensorInfo};
+use safetensors::tensor::Metadata;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -22,9 +22,16 @@ pub(crate) struct Weights<'a, B: Backend> {
     pub files: Vec<PathBuf>,
 }
 
-enum Entry {
-    Safetensors { path: PathBuf, start: u64, info: TensorInfo },
-    Loaded { shape: Vec<usize>, values: Vec<f32> },
+/// One stored array.
+struct Entry {
+    shape: Vec<usize>,
+    dtype: Dtype,
+    place: Place,
+}
+
+enum Place {
+    File { path: PathBuf, start: u64, len: usize },
+    Memory(Vec<u8>),
 }
 
 impl<'a, B: Backend> Weights<'a, B> {
@@ -50,7 +57,9 @@ impl<'a, B: Backend> Weights<'a, B> {
     fn add_safetensors(&mut self, path: PathBuf) -> Result<(), Error> {
         let (metadata, start) = header(&path)?;
         for (name, info) in metadata.tensors() {
-            self.entries.insert(name, Entry::Safetensors { path: path.clone(), start, info: info.clone() });
+            let (from, to) = info.data_offsets;
+            let place = Place::File { path: path.clone(), start: start + from as u64, len: to - from };
+            self.entries.insert(name, Entry { shape: info.shape.clone(), dtype: info.dtype, place });
         }
         self.files.push(path);
         Ok(())
@@ -68,15 +77,36 @@ impl<'a, B: Backend> Weights<'a, B> {
         for (name, tensor) in candle_core::pickle::read_all(&path).map_err(damaged)? {
             let shape = tensor.dims().to_vec();
             let flat = tensor.to_dtype(candle_core::DType::F32).and_then(|t| t.flatten_all());
-            let values = flat.and_then(|t| t.to_vec1()).map_err(damaged)?;
-            self.entries.insert(name, Entry::Loaded { shape, values });
+            let values: Vec<f32> = flat.and_then(|t| t.to_vec1()).map_err(damaged)?;
+            let place = Place::Memory(values.into_iter().flat_map(f32::to_le_bytes).collect());
+            self.entries.insert(name, Entry { shape, dtype: Dtype::F32, place });
         }
         self.files.push(path);
         Ok(())
     }
 
-    /// The tensor `name`, whose dimensions must be `shape`.
-    pub fn get(&self, name: &str, shape: &[usize]) -> Result<B::Tensor, Error> {
+    /// The array `name`, whose dimensions must be `shape`.
+    pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<B::Tensor, Error> {
+        let Numbers { dtype, bytes } = self.numbers(name, shape)?;
+        self.backend.tensor(dtype, shape, &bytes).map_err(|e| self.unusable(name, &e))
+    }
+
+    /// The array `name` as numbers.
+    pub fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Error> {
+        self.backend.to_f32(&self.tensor(name, shape)?)
+    }
+
+    /// The matrix `name`, whose dimensions must be `shape`.
+    pub fn matrix(&self, name: &str, shape: [usize; 2]) -> Result<B::Weight, Error> {
+        self.backend.weight(self.stored(name, &shape)?).map_err(|e| self.unusable(name, &e))
+    }
+
+    /// The weight `name` as it is stored.
+    pub fn stored(&self, name: &str, shape: &[usize]) -> Result<Stored, Error> {
+        Ok(Stored::Dense { shape: shape.to_vec(), values: self.numbers(name, shape)? })
+    }
+
+    fn numbers(&self, name: &str, shape: &[usize]) -> Result<Numbers, Error> {
         let entry = self.entries.get(name).ok_or_else(|| {
             broken(
                 &self.files[0],
@@ -84,42 +114,30 @@ impl<'a, B: Backend> Weights<'a, B> {
                 "use weights that belong to this config.json",
             )
         })?;
-        let found = match entry {
-            Entry::Safetensors { info, .. } => &info.shape,
-            Entry::Loaded { shape, .. } => shape,
-        };
-        if found != shape {
+        if entry.shape != shape {
             return Err(Error::Mismatch {
-                left: format!("{name} in {} is {found:?}", self.folder.display()),
+                left: format!("{name} in {} is {:?}", self.folder.display(), entry.shape),
                 right: format!("the configuration asks for {shape:?}"),
             });
         }
-        match entry {
-            Entry::Safetensors { path, start, info } => {
-                let (from, to) = info.data_offsets;
-                let bytes = read_range(path, start + from as u64, to - from)?;
-                self.backend.tensor(info.dtype, shape, &bytes).map_err(|e| {
-                    broken(path, format!("{name}: {e}"), "use weights stored as F32, F16 or BF16")
-                })
-            }
-            Entry::Loaded { values, .. } => {
-                let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-                self.backend.tensor(Dtype::F32, shape, &bytes)
-            }
-        }
+        let bytes = match &entry.place {
+            Place::File { path, start, len } => read_range(path, *start, *len)?,
+            Place::Memory(bytes) => bytes.clone(),
+        };
+        Ok(Numbers { dtype: entry.dtype, bytes })
     }
 
-    /// The tensor `name` as numbers.
-    pub fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Error> {
-        self.backend.to_f32(&self.get(name, shape)?)
+    fn unusable(&self, name: &str, error: &Error) -> Error {
+        let path = match self.entries.get(name).map(|entry| &entry.place) {
+            Some(Place::File { path, .. }) => path,
+            _ => &self.files[0],
+        };
+        broken(path, format!("{name}: {error}"), "use weights stored as F32, F16 or BF16")
     }
 
     /// Number types of the stored tensors, joined by `+`.
     pub fn dtypes(&self) -> String {
-        let name = |entry: &Entry| match entry {
-            Entry::Safetensors { info, .. } => format!("{:?}", info.dtype).to_lowercase(),
-            Entry::Loaded { .. } => "f32".into(),
-        };
+        let name = |entry: &Entry| format!("{:?}", entry.dtype).to_lowercase();
         self.entries.values().map(name).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join("+")
     }
 }

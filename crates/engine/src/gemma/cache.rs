@@ -4,9 +4,18 @@ use super::{Gemma, Layer};
 use crate::Error;
 use crate::backend::Backend;
 use protocol::LayerKind;
+use std::ops::Range;
 
-/// K and V of one layer, after norm and rotation, where a layer has its own.
-pub(super) type Held<T> = Option<(T, T)>;
+/// K and V of one layer, after norm and rotation.
+pub(super) struct Kv<T> {
+    pub k: T,
+    pub v: T,
+    /// Positions that only their own queries see; empty for none.
+    pub hidden: Range<usize>,
+}
+
+/// What a layer holds, where it has K/V of its own.
+pub(super) type Held<T> = Option<Kv<T>>;
 
 /// K/V of the positions so far, after norm and rotation, [kv_heads, positions, head_dim].
 pub struct Cache<T> {
@@ -28,7 +37,7 @@ impl<T> Cache<T> {
 
     /// Bytes of the arrays that are held.
     pub fn bytes<B: Backend<Tensor = T>>(&self, backend: &B) -> u64 {
-        self.layers.iter().flatten().map(|(k, v)| backend.bytes(k) + backend.bytes(v)).sum()
+        self.layers.iter().flatten().map(|kv| backend.bytes(&kv.k) + backend.bytes(&kv.v)).sum()
     }
 }
 
@@ -37,13 +46,15 @@ impl<B: Backend> Gemma<B> {
     pub(super) fn trim(&self, memory: Vec<Held<B::Tensor>>) -> Result<Vec<Held<B::Tensor>>, Error> {
         let b = &self.backend;
         let trimmed = |(layer, kv): (&Layer<B>, Held<B::Tensor>)| {
-            let Some((k, v)) = kv else { return Ok(None) };
-            let held = b.shape(&k)[1];
-            if layer.geometry.kind == LayerKind::Full || held < self.window {
-                return Ok(Some((k, v)));
+            let Some(kv) = kv else { return Ok(None) };
+            let held = b.shape(&kv.k)[1];
+            // Hidden positions are counted from the first, so that one must stay.
+            if layer.geometry.kind == LayerKind::Full || held < self.window || !kv.hidden.is_empty() {
+                return Ok(Some(kv));
             }
             let range = held + 1 - self.window..held;
-            Ok(Some((b.slice(&k, 1, range.clone())?, b.slice(&v, 1, range)?)))
+            let part = |x| b.slice(x, 1, range.clone());
+            Ok(Some(Kv { k: part(&kv.k)?, v: part(&kv.v)?, hidden: kv.hidden }))
         };
         self.layers.iter().zip(memory).map(trimmed).collect()
     }

@@ -1,17 +1,18 @@
 //! One forward pass.
 
-use super::cache::Held;
-use super::{Capture, Gemma, Injection, KvSource, Layer, Pass, RawKv, Rows, Witness};
+use super::cache::{Held, Kv};
+use super::{Capture, Fill, Gemma, Injection, KvSource, Layer, Pass, RawKv, Rows, Witness};
 use crate::Error;
 use crate::backend::{Activation, Backend, Mask};
 use protocol::LayerKind;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 impl<B: Backend> Gemma<B> {
     /// Raw embedding rows times `scale`: [T, hidden].
     pub fn embed(&self, ids: &[u32], scale: f32) -> Result<B::Tensor, Error> {
-        let vocabulary = self.backend.shape(&self.embedding)[0];
+        let vocabulary = self.vocabulary;
         if let Some(id) = ids.iter().find(|id| **id as usize >= vocabulary) {
             return Err(Error::Trial(format!(
                 "token {id} is outside the verifier's vocabulary of {vocabulary}"
@@ -77,15 +78,18 @@ impl<B: Backend> Gemma<B> {
                         return Ok(h);
                     }
                 }
+                let mut hidden = 0..0;
                 if let Some(injection) = pass.injection {
                     let witness = pass.witness.as_mut().map(|witness| &mut **witness as &mut dyn Witness);
-                    own = self.inject(i, own, injection, witness)?;
+                    (own, hidden) = self.inject(i, own, injection, witness)?;
                 }
                 let k = b.head_major(&b.rope(&self.norm(&own.k, k_norm)?, angles)?)?;
                 let v = b.head_major(&b.rms_norm(&own.v, None, self.eps)?)?;
                 memory[i] = Some(match memory[i].take() {
-                    Some((old_k, old_v)) => (b.concat(1, &[&old_k, &k])?, b.concat(1, &[&old_v, &v])?),
-                    None => (k, v),
+                    Some(old) => {
+                        Kv { k: b.concat(1, &[&old.k, &k])?, v: b.concat(1, &[&old.v, &v])?, hidden: old.hidden }
+                    }
+                    None => Kv { k, v, hidden },
                 });
             }
             // Nobody reads the other rows after the last layer's K/V.
@@ -104,13 +108,17 @@ impl<B: Backend> Gemma<B> {
             let q = b.split_heads(&b.linear(&x, &layer.q)?, layer.heads)?;
             let q = b.rope(&self.norm(&q, &layer.q_norm)?, own_angles.as_ref().unwrap_or(angles))?;
             let source = if let KvSource::Shared(source) = layer.kv { source } else { i };
-            let (k, v) =
+            let held =
                 memory[source].as_ref().ok_or_else(|| Error::Tensor(format!("layer {i} has no K/V")))?;
-            let mask = pass.mask.unwrap_or(match kind {
-                LayerKind::Full => Mask::Causal,
-                LayerKind::Sliding => Mask::Sliding { window: self.window },
-            });
-            let attention = b.attention(&b.head_major(&q)?, k, v, 1.0, mask)?;
+            let mask = pass.mask.unwrap_or_else(|| self.native_mask(kind, &held.hidden));
+            let q = b.head_major(&q)?;
+            if let Some(witness) = pass.witness.as_mut().filter(|_| !pass.watched.is_empty()) {
+                // The memory ends with the last position, but need not begin with the first.
+                let first = positions.end - b.shape(&held.k)[1];
+                let watched = pass.watched.start.saturating_sub(first)..pass.watched.end.saturating_sub(first);
+                witness.attended(i, b.attention_mass(&q, &held.k, 1.0, mask, watched)?);
+            }
+            let attention = b.attention(&q, &held.k, &held.v, 1.0, mask)?;
             h = b.add(&h, &self.norm(&b.linear(&attention, &layer.o)?, &layer.post_attention_norm)?)?;
             h = b.add(&h, &self.norm(&self.feed_forward(layer, &h)?, &layer.post_feedforward_norm)?)?;
             if let (Some(inputs), Some(input)) = (&per_layer, &layer.per_layer) {
@@ -134,8 +142,8 @@ impl<B: Backend> Gemma<B> {
         &self,
         layer: &Layer<B>,
         x: &B::Tensor,
-        k: &B::Tensor,
-        v: Option<&B::Tensor>,
+        k: &B::Weight,
+        v: Option<&B::Weight>,
     ) -> Result<RawKv<B::Tensor>, Error> {
         let heads =
             |weight| self.backend.split_heads(&self.backend.linear(x, weight)?, layer.geometry.kv_heads);
@@ -144,23 +152,49 @@ impl<B: Backend> Gemma<B> {
         Ok(RawKv { k, v })
     }
 
-    /// Replaces the rows at the evicted positions, before norm and rotation, so that both apply to them as to the own.
+    /// The model's own mask of a layer of `kind`, without the positions that are `hidden`.
+    fn native_mask(&self, kind: LayerKind, hidden: &Range<usize>) -> Mask {
+        match kind {
+            LayerKind::Full if hidden.is_empty() => Mask::Causal,
+            LayerKind::Sliding if hidden.is_empty() => Mask::Sliding { window: self.window },
+            kind => Mask::Hiding {
+                from: hidden.start,
+                to: hidden.end,
+                window: (kind == LayerKind::Sliding).then_some(self.window),
+            },
+        }
+    }
+
+    /// Replaces the rows at the evicted positions, before norm and rotation, so that both apply to them as to the own;
+    /// or says which positions are to be hidden instead.
     fn inject(
         &self,
         layer: usize,
         own: RawKv<B::Tensor>,
         injection: &Injection<B::Tensor>,
         witness: Option<&mut dyn Witness>,
-    ) -> Result<RawKv<B::Tensor>, Error> {
+    ) -> Result<(RawKv<B::Tensor>, Range<usize>), Error> {
         let b = &self.backend;
-        let Some((source, rows)) = &injection.layers[layer] else { return Ok(own) };
-        let start = injection.positions.start;
-        let restored =
-            RawKv { k: b.replace_rows(&own.k, start, &rows.k)?, v: b.replace_rows(&own.v, start, &rows.v)? };
-        if let Some(witness) = witness {
-            witness.injected(layer, *source, b.shape(&rows.k)[0], b.bytes(&rows.k) + b.bytes(&rows.v));
+        let evicted = injection.positions.clone();
+        match &injection.layers[layer] {
+            None => Ok((own, 0..0)),
+            Some(Fill::Hidden) => {
+                if let Some(witness) = witness {
+                    witness.hidden(layer, evicted.len());
+                }
+                Ok((own, evicted))
+            }
+            Some(Fill::Rows(source, rows)) => {
+                let start = Instant::now();
+                let k = b.replace_rows(&own.k, evicted.start, &rows.k)?;
+                let v = b.replace_rows(&own.v, evicted.start, &rows.v)?;
+                if let Some(witness) = witness {
+                    let (count, bytes) = (b.shape(&rows.k)[0], b.bytes(&rows.k) + b.bytes(&rows.v));
+                    witness.injected(layer, *source, count, bytes, start.elapsed().as_secs_f64());
+                }
+                Ok((RawKv { k, v }, 0..0))
+            }
         }
-        Ok(restored)
     }
 
     fn feed_forward(&self, layer: &Layer<B>, h: &B::Tensor) -> Result<B::Tensor, Error> {

@@ -25,13 +25,17 @@ impl<B: Backend> Gemma<B> {
         let layers =
             (0..loader.layers.len()).map(|i| loader.layer(&backend, i)).collect::<Result<Vec<_>, _>>()?;
         let (embedding, norm, per_layer) = (
-            loader.tensor("embed_tokens.weight", &[loader.vocabulary, loader.hidden])?,
+            loader.matrix("embed_tokens.weight", [loader.vocabulary, loader.hidden])?,
             loader.tensor("norm.weight", &[loader.hidden])?,
             loader.per_layer_embedding()?,
         );
         let (sliding_frequencies, full_frequencies) = frequencies(&config)?;
-        let (hidden, eps, window) =
-            (loader.hidden, config.require("rms_norm_eps")?, config.count("sliding_window")?);
+        let (vocabulary, hidden, eps, window) = (
+            loader.vocabulary,
+            loader.hidden,
+            config.require("rms_norm_eps")?,
+            config.count("sliding_window")?,
+        );
         let softcap = match config.value.get("final_logit_softcapping") {
             Some(_) => config.optional("final_logit_softcapping")?,
             None => {
@@ -47,6 +51,7 @@ impl<B: Backend> Gemma<B> {
         }
         let (weights_dtype, files) = (weights.dtypes(), weights.files.clone());
         Ok(Self {
+            vocabulary,
             hidden,
             eps,
             softcap,
@@ -113,7 +118,11 @@ impl<'a, B: Backend> Loader<'a, B> {
     }
 
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<B::Tensor, Error> {
-        self.weights.get(&format!("{}{name}", self.prefix), shape)
+        self.weights.tensor(&format!("{}{name}", self.prefix), shape)
+    }
+
+    fn matrix(&self, name: &str, shape: [usize; 2]) -> Result<B::Weight, Error> {
+        self.weights.matrix(&format!("{}{name}", self.prefix), shape)
     }
 
     fn geometry(&self, layer: usize) -> Result<LayerGeometry, Error> {
@@ -135,14 +144,15 @@ impl<'a, B: Backend> Loader<'a, B> {
     fn layer(&self, backend: &B, i: usize) -> Result<Layer<B>, Error> {
         let geometry = self.geometry(i)?;
         let own = self.layers.len() - self.shared;
-        let get = |name: &str, shape: &[usize]| self.tensor(&format!("layers.{i}.{name}"), shape);
+        let norm = |name: &str, len| self.tensor(&format!("layers.{i}.{name}.weight"), &[len]);
+        let get = |name: &str, out, inner| self.matrix(&format!("layers.{i}.{name}.weight"), [out, inner]);
         let (hidden, dim) = (self.hidden, geometry.head_dim);
         let (q_width, kv_width) = (self.heads * dim, geometry.kv_heads * dim);
         let no_v = self.k_is_v && geometry.kind == LayerKind::Full;
         let kv = if i < own {
-            let v = if no_v { None } else { Some(get("self_attn.v_proj.weight", &[kv_width, hidden])?) };
-            let k = get("self_attn.k_proj.weight", &[kv_width, hidden])?;
-            KvSource::Own { k, v, k_norm: get("self_attn.k_norm.weight", &[dim])? }
+            let v = if no_v { None } else { Some(get("self_attn.v_proj", kv_width, hidden)?) };
+            let k = get("self_attn.k_proj", kv_width, hidden)?;
+            KvSource::Own { k, v, k_norm: norm("self_attn.k_norm", dim)? }
         } else {
             let source = self.layers[..own].iter().rposition(|kind| *kind == geometry.kind);
             KvSource::Shared(source.ok_or_else(|| {
@@ -156,26 +166,26 @@ impl<'a, B: Backend> Loader<'a, B> {
         Ok(Layer {
             geometry,
             heads: self.heads,
-            input_norm: get("input_layernorm.weight", &[hidden])?,
-            q: get("self_attn.q_proj.weight", &[q_width, hidden])?,
-            q_norm: get("self_attn.q_norm.weight", &[dim])?,
+            input_norm: norm("input_layernorm", hidden)?,
+            q: get("self_attn.q_proj", q_width, hidden)?,
+            q_norm: norm("self_attn.q_norm", dim)?,
             kv,
-            o: get("self_attn.o_proj.weight", &[hidden, q_width])?,
-            post_attention_norm: get("post_attention_layernorm.weight", &[hidden])?,
-            pre_feedforward_norm: get("pre_feedforward_layernorm.weight", &[hidden])?,
-            post_feedforward_norm: get("post_feedforward_layernorm.weight", &[hidden])?,
+            o: get("self_attn.o_proj", hidden, q_width)?,
+            post_attention_norm: norm("post_attention_layernorm", hidden)?,
+            pre_feedforward_norm: norm("pre_feedforward_layernorm", hidden)?,
+            post_feedforward_norm: norm("post_feedforward_layernorm", hidden)?,
             mlp: Mlp {
-                gate: get("mlp.gate_proj.weight", &[inner, hidden])?,
-                up: get("mlp.up_proj.weight", &[inner, hidden])?,
-                down: get("mlp.down_proj.weight", &[hidden, inner])?,
+                gate: get("mlp.gate_proj", inner, hidden)?,
+                up: get("mlp.up_proj", inner, hidden)?,
+                down: get("mlp.down_proj", hidden, inner)?,
             },
             moe: if self.config.require("enable_moe_block")? { Some(self.moe(backend, i)?) } else { None },
             per_layer: match self.per_layer_width {
                 0 => None,
                 width => Some(PerLayerInput {
-                    gate: get("per_layer_input_gate.weight", &[width, hidden])?,
-                    projection: get("per_layer_projection.weight", &[hidden, width])?,
-                    norm: get("post_per_layer_input_norm.weight", &[hidden])?,
+                    gate: get("per_layer_input_gate", width, hidden)?,
+                    projection: get("per_layer_projection", hidden, width)?,
+                    norm: norm("post_per_layer_input_norm", hidden)?,
                 }),
             },
             scalar,
@@ -190,18 +200,22 @@ impl<'a, B: Backend> Loader<'a, B> {
                 .error("top_k_experts", format!("{top_k} is more than num_experts = {experts}")));
         }
         let (hidden, inner) = (self.hidden, self.config.count("moe_intermediate_size")?);
-        let get = |name: &str, shape: &[usize]| self.tensor(&format!("layers.{i}.{name}"), shape);
-        let gate_up = get("experts.gate_up_proj", &[experts, 2 * inner, hidden])?;
-        let down = get("experts.down_proj", &[experts, hidden, inner])?;
-        let factors = backend.to_f32(&get("router.per_expert_scale", &[experts])?)?;
+        let norm = |name: &str, len| self.tensor(&format!("layers.{i}.{name}.weight"), &[len]);
+        let get = |name: &str, out, inner| self.matrix(&format!("layers.{i}.{name}.weight"), [out, inner]);
+        let name = |name: &str| format!("{}layers.{i}.{name}", self.prefix);
+        let stored = |path: &str, shape: [usize; 3]| self.weights.stored(&name(path), &shape);
+        let (gate, up) = stored("experts.gate_up_proj", [experts, 2 * inner, hidden])?.halves();
+        let down = stored("experts.down_proj", [experts, hidden, inner])?;
+        let factors = self.weights.values(&name("router.per_expert_scale"), &[experts])?;
+        let router_scale = self.weights.tensor(&name("router.scale"), &[hidden])?;
         Ok(Moe {
             top_k,
-            router_norm: backend.scale(&get("router.scale", &[hidden])?, (hidden as f32).powf(-0.5))?,
-            router: get("router.proj.weight", &[experts, hidden])?,
-            experts: backend.experts(&gate_up, &down, factors)?,
-            post_dense_norm: get("post_feedforward_layernorm_1.weight", &[hidden])?,
-            pre_experts_norm: get("pre_feedforward_layernorm_2.weight", &[hidden])?,
-            post_experts_norm: get("post_feedforward_layernorm_2.weight", &[hidden])?,
+            router_norm: backend.scale(&router_scale, (hidden as f32).powf(-0.5))?,
+            router: get("router.proj", experts, hidden)?,
+            experts: backend.experts(gate, up, down, factors)?,
+            post_dense_norm: norm("post_feedforward_layernorm_1", hidden)?,
+            pre_experts_norm: norm("pre_feedforward_layernorm_2", hidden)?,
+            post_experts_norm: norm("post_feedforward_layernorm_2", hidden)?,
         })
     }
 
@@ -214,8 +228,8 @@ impl<'a, B: Backend> Loader<'a, B> {
         let vocabulary = self.config.count("vocab_size_per_layer_input")?;
         Ok(Some(PerLayerEmbedding {
             width,
-            table: self.tensor("embed_tokens_per_layer.weight", &[vocabulary, all])?,
-            projection: self.tensor("per_layer_model_projection.weight", &[all, self.hidden])?,
+            table: self.matrix("embed_tokens_per_layer.weight", [vocabulary, all])?,
+            projection: self.matrix("per_layer_model_projection.weight", [all, self.hidden])?,
             norm: self.tensor("per_layer_projection_norm.weight", &[width])?,
         }))
     }

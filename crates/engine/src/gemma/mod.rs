@@ -40,20 +40,36 @@ pub enum Source {
     FTheta,
     /// Captured from a clean forward of the verifier.
     Capture,
+    /// A mixture of both.
+    Mix,
+    /// Noise (control).
+    Noise,
 }
 
-/// K/V to put in place of the decoder's own at a run of positions, layer by layer.
+/// What becomes of the evicted positions in one layer.
+pub enum Fill<T> {
+    /// They get these rows.
+    Rows(Source, RawKv<T>),
+    /// Nothing: every later query is kept from seeing them (control).
+    Hidden,
+}
+
+/// What stands in for the decoder's own K/V at a run of positions, layer by layer.
 pub struct Injection<T> {
     /// The evicted positions.
     pub positions: Range<usize>,
-    /// For each layer its rows at those positions; none on layers that share another layer's K/V.
-    pub layers: Vec<Option<(Source, RawKv<T>)>>,
+    /// For each layer what they get; none on layers that share another layer's K/V.
+    pub layers: Vec<Option<Fill<T>>>,
 }
 
-/// Keeps count, at the place where it happens, of what was injected.
+/// Keeps count, at the place where it happens, of what was injected and of what it is attended to.
 pub trait Witness {
-    /// `positions` rows of `layer`, `bytes` of K and V together, were replaced by those of `source`.
-    fn injected(&mut self, layer: usize, source: Source, positions: usize, bytes: u64);
+    /// `positions` rows of `layer`, `bytes` of K and V together, were replaced by those of `source` in `seconds`.
+    fn injected(&mut self, layer: usize, source: Source, positions: usize, bytes: u64, seconds: f64);
+    /// `positions` rows of `layer` were hidden.
+    fn hidden(&mut self, layer: usize, positions: usize);
+    /// The last query of `layer` pays `mass` of its attention, mean over heads, to the evicted positions.
+    fn attended(&mut self, layer: usize, mass: f64);
 }
 
 /// How one forward pass differs from a plain one.
@@ -64,6 +80,8 @@ pub struct Pass<'a, T> {
     pub injection: Option<&'a Injection<T>>,
     /// Told of every injection.
     pub witness: Option<&'a mut dyn Witness>,
+    /// The positions whose share of the last query's attention the witness is told; empty for none.
+    pub watched: Range<usize>,
     /// K/V of earlier positions; this pass appends its own.
     pub cache: Option<&'a mut Cache<T>>,
     /// Rows of logits.
@@ -75,7 +93,7 @@ pub struct Pass<'a, T> {
 impl<'a, T> Pass<'a, T> {
     /// A plain pass over a whole sequence.
     pub fn plain(rows: Rows, cancel: &'a AtomicBool) -> Self {
-        Self { mask: None, injection: None, witness: None, cache: None, rows, cancel }
+        Self { mask: None, injection: None, witness: None, watched: 0..0, cache: None, rows, cancel }
     }
 }
 
@@ -89,13 +107,14 @@ struct Capture<T> {
 /// The decoder.
 pub struct Gemma<B: Backend> {
     backend: B,
+    vocabulary: usize,
     hidden: usize,
     eps: f32,
     softcap: Option<f32>,
     window: usize,
     sliding_frequencies: Vec<f32>,
     full_frequencies: Vec<f32>,
-    embedding: B::Tensor,
+    embedding: B::Weight,
     norm: B::Tensor,
     per_layer: Option<PerLayerEmbedding<B>>,
     layers: Vec<Layer<B>>,
@@ -106,8 +125,8 @@ pub struct Gemma<B: Backend> {
 /// Per-layer embeddings: an extra input of width `width` to every layer.
 struct PerLayerEmbedding<B: Backend> {
     width: usize,
-    table: B::Tensor,
-    projection: B::Tensor,
+    table: B::Weight,
+    projection: B::Weight,
     norm: B::Tensor,
 }
 
@@ -115,10 +134,10 @@ struct Layer<B: Backend> {
     geometry: LayerGeometry,
     heads: usize,
     input_norm: B::Tensor,
-    q: B::Tensor,
+    q: B::Weight,
     q_norm: B::Tensor,
     kv: KvSource<B>,
-    o: B::Tensor,
+    o: B::Weight,
     post_attention_norm: B::Tensor,
     pre_feedforward_norm: B::Tensor,
     post_feedforward_norm: B::Tensor,
@@ -130,22 +149,22 @@ struct Layer<B: Backend> {
 
 enum KvSource<B: Backend> {
     /// Projections of the layer's own; no `v` where V is the raw K.
-    Own { k: B::Tensor, v: Option<B::Tensor>, k_norm: B::Tensor },
+    Own { k: B::Weight, v: Option<B::Weight>, k_norm: B::Tensor },
     /// K/V of an earlier layer.
     Shared(usize),
 }
 
 struct Mlp<B: Backend> {
-    gate: B::Tensor,
-    up: B::Tensor,
-    down: B::Tensor,
+    gate: B::Weight,
+    up: B::Weight,
+    down: B::Weight,
 }
 
 struct Moe<B: Backend> {
     top_k: usize,
     /// `router.scale / √hidden`, the weight of the router's norm.
     router_norm: B::Tensor,
-    router: B::Tensor,
+    router: B::Weight,
     experts: B::Experts,
     post_dense_norm: B::Tensor,
     pre_experts_norm: B::Tensor,
@@ -153,8 +172,8 @@ struct Moe<B: Backend> {
 }
 
 struct PerLayerInput<B: Backend> {
-    gate: B::Tensor,
-    projection: B::Tensor,
+    gate: B::Weight,
+    projection: B::Weight,
     norm: B::Tensor,
 }
 
