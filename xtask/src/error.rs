@@ -39,6 +39,9 @@ pub(crate) enum Error {
         /// The system's own answer.
         source: std::io::Error,
     },
+    /// A measurement that cannot be read.
+    #[error("not a measurement: {0:?}")]
+    Measurement(String),
     /// Steps of the test that failed; each has explained itself.
     #[error("failed: {0}")]
     Steps(String),

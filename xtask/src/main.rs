@@ -1,5 +1,6 @@
-//! `cargo xtask …`: sets the machine up, shows the program, tests everything.
+//! `cargo xtask …`: sets the machine up, shows the program, tests everything, measures.
 
+mod bench;
 mod demo;
 mod error;
 mod place;
@@ -12,7 +13,11 @@ use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask", bin_name = "cargo xtask", about = "Set up, show and test Kakeya Gate.")]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    about = "Set up, show, test and measure Kakeya Gate."
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -34,6 +39,17 @@ enum Command {
     },
     /// Check everything that continuous integration checks.
     Test,
+    /// Measure how fast it is on this machine.
+    Bench {
+        /// What to measure.
+        subject: Subject,
+    },
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Subject {
+    /// Reading, auditing and comparing evidence.
+    Audit,
 }
 
 fn main() -> ExitCode {
@@ -41,6 +57,7 @@ fn main() -> ExitCode {
         Command::Setup { tests } => setup::everything(tests),
         Command::Demo { headless } => demo::main_job(headless),
         Command::Test => test::everything(),
+        Command::Bench { subject: Subject::Audit } => bench::audit(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

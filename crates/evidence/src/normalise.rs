@@ -160,9 +160,10 @@ fn arms(value: &Value, kind: NiahKind, n: u64, samples: &[Sample]) -> Vec<Arm> {
 }
 
 fn arm(key: &str, block: &Value, n: u64, samples: &[Sample]) -> Arm {
-    let texts = block.list("/per_sample_decoded").unwrap_or_default();
+    let list = |pointer: &str| block.list(pointer).unwrap_or_default();
+    let (texts, flags) = (list("/per_sample_decoded"), list("/per_sample_correct"));
+    let tokens = list("/per_sample_decode_tokens");
     let rates = block.numbers("/per_sample_throughput_tokens_per_sec").filter(|rates| !rates.is_empty());
-    let item = |pointer: &str, i: usize| block.at(&format!("{pointer}/{i}")).cloned();
     let rows: Vec<Row> = texts
         .iter()
         .enumerate()
@@ -176,8 +177,8 @@ fn arm(key: &str, block: &Value, n: u64, samples: &[Sample]) -> Arm {
                 depth: sample.map(Sample::depth),
                 hit: score.strict,
                 hit_ignoring_case: score.ignoring_case,
-                stored_hit: item("/per_sample_correct", index).and_then(|flag| flag.as_bool()),
-                tokens: item("/per_sample_decode_tokens", index).and_then(|tokens| tokens.as_u64()),
+                stored_hit: flags.get(index).and_then(Value::as_bool),
+                tokens: tokens.get(index).and_then(Value::as_u64),
                 rate: rates.as_ref().and_then(|rates| rates.get(index).copied()),
                 answer,
                 text,

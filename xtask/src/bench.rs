@@ -1,0 +1,83 @@
+//! How fast it is: figures of one run, side by side.
+
+use crate::error::Error;
+use crate::process::{command, run_and_read};
+use std::path::{Path, PathBuf};
+
+/// Synthetic files of the second half.
+const SYNTHETIC: &str = "10000";
+const ALL_CORES: &str = "0";
+
+/// One measurement, as `audit_speed` prints it.
+struct Measured {
+    seconds: f64,
+    files: f64,
+    bytes: f64,
+    peak_bytes: f64,
+}
+
+/// The reference's corpus, if there, and synthetic files: read alone, audited, compared; on one thread and on all cores.
+pub(crate) fn audit() -> Result<(), Error> {
+    let failed = |source| Error::File { path: "the temporary folder".to_owned(), source };
+    let synthetic = tempfile::tempdir().map_err(failed)?;
+    audit_speed(&["write".as_ref(), synthetic.path(), SYNTHETIC.as_ref()])?;
+    let mut report =
+        String::from("evidence    work     threads  files       MB         s   files/s    MB/s  peak MB\n");
+    match std::env::var_os("KAKEYA_GATE_REFERENCE") {
+        Some(root) => {
+            let corpus = PathBuf::from(root).join("evidence/corpus");
+            report += &side_by_side("corpus", &corpus, &["read", "audit", "compare"])?;
+        }
+        None => report += "corpus      not measured: KAKEYA_GATE_REFERENCE is unset\n",
+    }
+    report += &side_by_side("synthetic", synthetic.path(), &["read", "audit"])?;
+    print!("\n{report}");
+    Ok(())
+}
+
+/// A line for each kind of work and number of threads, then the ratios of their times.
+fn side_by_side(name: &str, folder: &Path, works: &[&str]) -> Result<String, Error> {
+    let (mut lines, mut ratios) = (String::new(), String::new());
+    let mut reading = None;
+    for work in works {
+        let one = measured(work, folder, "1")?;
+        let all = measured(work, folder, ALL_CORES)?;
+        lines += &format!("{}{}", one.line(name, work, "1"), all.line(name, work, "all"));
+        ratios +=
+            &format!("  {work}: one thread takes {:.2}× the time of all cores", one.seconds / all.seconds);
+        match reading {
+            None => reading = Some(one.seconds),
+            Some(reading) => ratios += &format!(", {:.2}× that of reading alone", one.seconds / reading),
+        }
+        ratios += "\n";
+    }
+    Ok(lines + &ratios)
+}
+
+impl Measured {
+    fn line(&self, name: &str, work: &str, threads: &str) -> String {
+        let Self { seconds, files, bytes, peak_bytes } = self;
+        format!(
+            "{name:<11} {work:<8} {threads:>7} {files:>6} {:>8.1} {seconds:>9.4} {:>9.0} {:>7.1} {:>8.1}\n",
+            bytes / 1e6,
+            files / seconds,
+            bytes / 1e6 / seconds,
+            peak_bytes / 1e6
+        )
+    }
+}
+
+fn measured(work: &str, folder: &Path, threads: &str) -> Result<Measured, Error> {
+    let said = audit_speed(&[work.as_ref(), folder, threads.as_ref()])?;
+    let numbers: Vec<f64> = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    match numbers[..] {
+        [seconds, files, bytes, peak_bytes] => Ok(Measured { seconds, files, bytes, peak_bytes }),
+        _ => Err(Error::Measurement(said)),
+    }
+}
+
+/// The measuring program, optimised; each measurement has a process of its own, for its peak memory.
+fn audit_speed(arguments: &[&Path]) -> Result<String, Error> {
+    let run = ["run", "--quiet", "--release", "--package", "evidence", "--example", "audit_speed", "--"];
+    run_and_read(command("cargo", &run).args(arguments))
+}
