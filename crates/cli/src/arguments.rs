@@ -2,8 +2,9 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use niah::{Dataset, PromptVariant, Rung};
-use protocol::{Arm, Decode, Restore, RunSpec};
+use protocol::{Alpha, Arm, ArmError, Decode, Restore, RunSpec};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// Preflight, runs, audit, comparison and gate reports for bounded-KV inference.
 #[derive(Debug, Parser)]
@@ -163,13 +164,24 @@ pub(crate) enum ArmName {
     Oracle,
     SinkWindow,
     Restored,
+    /// Control: evicted positions hidden where f_θ would act.
+    NoRestoration,
+    /// Control: noise where f_θ would act.
+    Random,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum RestoreName {
-    S5,
-    FTheta,
-    Identity,
+/// α values of a sweep, `alpha=0,0.5,1`.
+#[derive(Clone, Debug)]
+pub(crate) struct Sweep(Vec<Alpha>);
+
+impl FromStr for Sweep {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let values = text.strip_prefix("alpha=").ok_or("must be alpha=A,B,…, for example alpha=0,0.5,1")?;
+        let alphas = values.split(',').map(|alpha| alpha.parse().map_err(|e: ArmError| e.to_string()));
+        alphas.collect::<Result<_, _>>().map(Self)
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -186,6 +198,8 @@ pub(crate) enum DeviceName {
 pub(crate) enum DecodeName {
     Incremental,
     Reforward,
+    /// The answer is fed whatever is predicted: a diagnostic.
+    TeacherForced,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -221,9 +235,13 @@ pub(crate) struct RunArgs {
     /// Arms, comma-separated.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "oracle,sink-window,restored")]
     pub arms: Vec<ArmName>,
-    /// Ways to restore, comma-separated; the first is the system under test.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "s5")]
-    pub restore: Vec<RestoreName>,
+    /// Ways to restore, comma-separated: s5, f-theta, identity, same-checkpoint, mix:A. The first that is no mixture is the
+    /// system under test; controls run for s5 and f-theta.
+    #[arg(long, value_delimiter = ',', default_value = "s5")]
+    pub restore: Vec<Restore>,
+    /// Restored arms that mix true K/V into f_θ's with each of these weights, and a sweep file for each rung.
+    #[arg(long, value_name = "alpha=A,B,…")]
+    pub sweep: Option<Sweep>,
     /// How tokens are generated.
     #[arg(long, value_enum, default_value_t = DecodeName::Incremental)]
     pub decode: DecodeName,
@@ -272,8 +290,14 @@ fn bounds(text: &str) -> Result<(u32, u32), String> {
 
 impl RunArgs {
     /// The specification that these arguments ask for.
-    pub(crate) fn spec(&self) -> RunSpec {
-        RunSpec {
+    pub(crate) fn spec(&self) -> Result<RunSpec, ArmError> {
+        let mut arms = Vec::new();
+        for arm in &self.arms {
+            arms.extend(self.expand(*arm)?);
+        }
+        let sweep = self.sweep.iter().flat_map(|sweep| &sweep.0);
+        arms.extend(sweep.map(|alpha| Arm::Restored(Restore::Mix(*alpha))));
+        Ok(RunSpec {
             pack: self.pack.clone(),
             backend: match self.backend {
                 BackendName::Candle => protocol::Backend::Candle,
@@ -281,10 +305,11 @@ impl RunArgs {
             device: match self.device {
                 DeviceName::Cpu => protocol::Device::Cpu,
             },
-            arms: self.arms.iter().flat_map(|arm| self.expand(*arm)).collect(),
+            arms,
             decode: match self.decode {
                 DecodeName::Incremental => Decode::Incremental,
                 DecodeName::Reforward => Decode::Reforward,
+                DecodeName::TeacherForced => Decode::TeacherForced,
             },
             ladder: self.ladder.iter().copied().map(Rung).collect(),
             n_samples: self.n_samples,
@@ -293,24 +318,26 @@ impl RunArgs {
             window: self.window,
             max_new_tokens: self.max_new_tokens,
             prompt: self.prompt.into(),
-        }
+        })
     }
 
-    fn expand(&self, arm: ArmName) -> Vec<Arm> {
+    /// The arms of one name: one for each mode, controls for each that has one.
+    fn expand(&self, arm: ArmName) -> Result<Vec<Arm>, ArmError> {
+        let modes = self.restore.iter().copied();
+        let controls = |control: fn(Restore) -> Arm| {
+            let arms: Vec<Arm> =
+                modes.clone().filter(|mode| Restore::PROJECTED.contains(mode)).map(control).collect();
+            match self.restore.first().filter(|_| arms.is_empty()) {
+                Some(mode) => Err(ArmError::NoControl(*mode)),
+                None => Ok(arms),
+            }
+        };
         match arm {
-            ArmName::Oracle => vec![Arm::Oracle],
-            ArmName::SinkWindow => vec![Arm::SinkWindow],
-            ArmName::Restored => self
-                .restore
-                .iter()
-                .map(|restore| {
-                    Arm::Restored(match restore {
-                        RestoreName::S5 => Restore::S5,
-                        RestoreName::FTheta => Restore::FTheta,
-                        RestoreName::Identity => Restore::Identity,
-                    })
-                })
-                .collect(),
+            ArmName::Oracle => Ok(vec![Arm::Oracle]),
+            ArmName::SinkWindow => Ok(vec![Arm::SinkWindow]),
+            ArmName::Restored => Ok(modes.map(Arm::Restored).collect()),
+            ArmName::NoRestoration => controls(Arm::NoRestoration),
+            ArmName::Random => controls(Arm::Random),
         }
     }
 }

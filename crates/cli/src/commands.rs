@@ -62,7 +62,8 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let stop = cancel.clone();
     ctrlc::set_handler(move || stop.cancel())
         .map_err(|e| failed("signal", e, "start the program from an ordinary terminal"))?;
-    let run = Run { spec: args.spec(), out: args.out.clone(), program: api::program_beside()?, cancel };
+    let spec = args.spec().map_err(|e| failed("bad-spec", e, "correct the setting and start again"))?;
+    let run = Run { spec, out: args.out.clone(), program: api::program_beside()?, cancel };
     let mut progress = Progress::new(args.quiet);
     let paths = run.execute(|event| progress.show(event))?;
     print(&paths.iter().map(|path| format!("{}\n", path.display())).collect::<String>())?;

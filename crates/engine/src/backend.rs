@@ -51,7 +51,11 @@ impl Mask {
             }
             Self::Hiding { from, to, window } => {
                 let low = window.map_or(0, |window| end.saturating_sub(window));
-                if position < from { (0..0, low..end) } else { (low.min(from)..from, low.max(to.min(position))..end) }
+                if position < from {
+                    (0..0, low..end)
+                } else {
+                    (low.min(from)..from, low.max(to.min(position))..end)
+                }
             }
         }
     }

@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::backend::{Backend, Mask};
 use crate::gemma::{Cache, Gemma, Pass, Rows};
+use crate::noise::Noise;
 use crate::restoration::{self, Counters, Projection};
 use protocol::{Arm, Decode, RestorationCounters, Stage, StageTimings, Stop};
 use std::sync::atomic::AtomicBool;
@@ -31,6 +32,29 @@ pub struct Settings<'a> {
     pub max_new_tokens: usize,
     /// Tokens that end the answer.
     pub stop_tokens: &'a [u32],
+    /// Tokens that teacher-forced decoding feeds in place of those predicted; empty in the loops that generate.
+    pub forced: &'a [u32],
+    /// Noise of random arms.
+    pub noise: Noise,
+}
+
+impl Settings<'_> {
+    /// The mask that replaces the native ones of every layer.
+    fn mask(&self) -> Option<Mask> {
+        (self.arm == Arm::SinkWindow).then_some(Mask::SinkWindow { sink: self.sink, window: self.window })
+    }
+
+    /// Whether the answer ends after `tokens`. A forced one ends with what is fed, whatever was predicted.
+    fn stop(&self, tokens: &[u32]) -> Option<Stop> {
+        let ends = |token: &u32| self.forced.is_empty() && self.stop_tokens.contains(token);
+        if tokens.last().is_some_and(ends) {
+            Some(Stop::StopToken)
+        } else if tokens.len() == self.max_new_tokens || tokens.len() == self.forced.len() {
+            Some(Stop::Budget)
+        } else {
+            None
+        }
+    }
 }
 
 /// A generated answer. `timings.e2e_s` is left to the caller, who knows when the text was there.
@@ -42,8 +66,10 @@ pub struct Generation {
     pub stop: Stop,
     /// Seconds of each stage.
     pub timings: StageTimings,
-    /// What restoration did.
-    pub restoration: Option<RestorationCounters>,
+    /// Logits of the first token, over the whole vocabulary.
+    pub first_logits: Vec<f32>,
+    /// What happened to evicted positions.
+    pub counters: Counters,
     /// Bytes of the K/V cache at the end; none without a cache.
     pub kv_bytes: Option<u64>,
     /// Bytes of an unbounded cache on every layer at the same length, by formula.
@@ -65,22 +91,23 @@ impl<B: Backend> Models<B> {
         cancel: &AtomicBool,
     ) -> Result<B::Tensor, Error> {
         let evicted = niah::evicted(ids.len(), settings.sink, settings.window);
-        let injection = match settings.arm {
-            Arm::Restored(restore) if !evicted.is_empty() => {
-                let (verifier, projection) = (&self.verifier, self.projection.as_ref());
-                let injection =
-                    restoration::build(verifier, projection, restore, ids, evicted, &mut counters.0, cancel)?;
-                counters.0.passes += 1;
-                Some(injection)
+        let injection = match settings.arm.mode() {
+            Some(_) if !evicted.is_empty() => {
+                Some(restoration::build(self, settings, ids, evicted.clone(), counters, cancel)?)
             }
             _ => None,
         };
-        let mask = match settings.arm {
-            Arm::SinkWindow => Some(Mask::SinkWindow { sink: settings.sink, window: settings.window }),
-            _ => None,
+        let watched = if counters.attention_mass.is_empty() { evicted } else { 0..0 };
+        let pass = Pass {
+            mask: settings.mask(),
+            injection: injection.as_ref(),
+            witness: Some(counters),
+            watched,
+            cache,
+            rows,
+            cancel,
         };
-        let witness: Option<&mut dyn crate::gemma::Witness> = Some(counters);
-        self.verifier.logits(ids, Pass { mask, injection: injection.as_ref(), witness, cache, rows, cancel })
+        self.verifier.logits(ids, pass)
     }
 
     /// Counters for one prompt.
@@ -100,41 +127,42 @@ impl<B: Backend> Models<B> {
         check(prompt, settings)?;
         let backend = self.verifier.backend();
         let mut counters = self.counters();
-        let mut cache = (settings.decode == Decode::Incremental).then(Cache::default);
+        let mut cache = (settings.decode != Decode::Reforward).then(Cache::default);
         let mut ids = prompt.to_vec();
-        progress(if settings.arm.is_restored() { Stage::Restoring } else { Stage::Prefill }, 0);
+        let fills = settings.arm.mode().is_some();
+        progress(if fills { Stage::Restoring } else { Stage::Prefill }, 0);
         let start = Instant::now();
         let logits = self.forward(&ids, settings, Rows::Last, &mut counters, cache.as_mut(), cancel)?;
         let first_s = start.elapsed().as_secs_f64();
-        let prefill_s = first_s - built_s(&counters.0);
+        let prefill_s = first_s - built_s(&counters.restoration);
         let start = Instant::now();
+        let first_logits = backend.to_f32(&logits)?;
         let mut token = backend.argmax_last(&logits)?;
+        let mut tokens = Vec::new();
         let stop = loop {
-            ids.push(token);
-            let generated = ids.len() - prompt.len();
-            progress(Stage::Decode, generated);
-            if settings.stop_tokens.contains(&token) {
-                break Stop::StopToken;
+            tokens.push(token);
+            progress(Stage::Decode, tokens.len());
+            if let Some(stop) = settings.stop(&tokens) {
+                break stop;
             }
-            if generated == settings.max_new_tokens {
-                break Stop::Budget;
-            }
+            let fed = settings.forced.get(tokens.len() - 1).copied().unwrap_or(token);
+            ids.push(fed);
             let logits = match &mut cache {
-                Some(cache) => self.step(token, settings, cache, cancel)?,
+                Some(cache) => self.step(fed, settings, cache, cancel)?,
                 None => self.forward(&ids, settings, Rows::Last, &mut counters, None, cancel)?,
             };
             token = backend.argmax_last(&logits)?;
         };
-        let held = ids.len() - 1;
-        let build_restoration_s = settings.arm.is_restored().then(|| built_s(&counters.0));
+        let build_restoration_s = fills.then(|| built_s(&counters.restoration));
         let decode_s = start.elapsed().as_secs_f64();
         Ok(Generation {
-            tokens: ids.split_off(prompt.len()),
+            tokens,
             stop,
             timings: StageTimings { build_restoration_s, prefill_s, decode_s, e2e_s: 0.0 },
-            restoration: settings.arm.is_restored().then_some(counters.0),
+            first_logits,
+            counters,
             kv_bytes: cache.map(|cache| cache.bytes(backend)),
-            kv_full_bytes: self.full_bytes(held),
+            kv_full_bytes: self.full_bytes(ids.len()),
         })
     }
 
@@ -146,11 +174,7 @@ impl<B: Backend> Models<B> {
         cache: &mut Cache<B::Tensor>,
         cancel: &AtomicBool,
     ) -> Result<B::Tensor, Error> {
-        let mask = match settings.arm {
-            Arm::SinkWindow => Some(Mask::SinkWindow { sink: settings.sink, window: settings.window }),
-            _ => None,
-        };
-        let pass = Pass { mask, cache: Some(cache), ..Pass::plain(Rows::Last, cancel) };
+        let pass = Pass { mask: settings.mask(), cache: Some(cache), ..Pass::plain(Rows::Last, cancel) };
         self.verifier.logits(&[token], pass)
     }
 
@@ -171,6 +195,9 @@ fn check(prompt: &[u32], settings: &Settings<'_>) -> Result<(), Error> {
     }
     if settings.max_new_tokens == 0 {
         return wrong("max_new_tokens is 0; at least one token must be generated");
+    }
+    if (settings.decode == Decode::TeacherForced) == settings.forced.is_empty() {
+        return wrong("teacher-forced decoding, and no other, must be given the answer that it feeds");
     }
     if settings.arm == Arm::SinkWindow && settings.sink == 0 && settings.window == 0 {
         return wrong(

@@ -5,10 +5,12 @@ use crate::backend::Backend;
 use crate::decode::{Models, Settings};
 use crate::drafter::Drafter;
 use crate::f_theta::FTheta;
+use crate::fidelity::fidelity;
 use crate::gemma::Gemma;
+use crate::noise::Noise;
 use crate::restoration::Projection;
 use crate::tokenizer::Tokenizer;
-use protocol::{Arm, LoadedPack, Pack, Restore, Stage, Trial, TrialMemory, TrialResult, WeightFile};
+use protocol::{Arm, Fidelity, LoadedPack, Pack, Stage, Trial, TrialMemory, TrialResult, WeightFile};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -17,8 +19,15 @@ use std::time::Instant;
 pub struct Engine<B: Backend> {
     models: Models<B>,
     tokenizer: Tokenizer,
+    oracle: Option<OracleStep>,
     /// What the host is told of it.
     pub loaded: LoadedPack,
+}
+
+/// The oracle's first step on the prompt that it answered last.
+struct OracleStep {
+    prompt: Vec<u32>,
+    logits: Vec<f32>,
 }
 
 impl<B: Backend> Engine<B> {
@@ -28,8 +37,7 @@ impl<B: Backend> Engine<B> {
         let pack = Pack::open(folder)?;
         pack.require_parts()?;
         for arm in arms {
-            let needs = matches!(arm, Arm::Restored(Restore::S5 | Restore::FTheta));
-            if needs && pack.manifest.f_theta.is_none() {
+            if arm.needs_projection() && pack.manifest.f_theta.is_none() {
                 return Err(Error::MissingPart { arm: *arm, part: "f_theta" });
             }
         }
@@ -60,12 +68,12 @@ impl<B: Backend> Engine<B> {
             stop_tokens: tokenizer.stop_tokens.clone(),
             seconds: start.elapsed().as_secs_f64(),
         };
-        Ok(Self { models: Models { verifier, projection }, tokenizer, loaded })
+        Ok(Self { models: Models { verifier, projection }, tokenizer, oracle: None, loaded })
     }
 
     /// Answers one trial; `progress` is told the stage and the tokens so far.
     pub fn answer(
-        &self,
+        &mut self,
         trial: &Trial,
         cancel: &AtomicBool,
         progress: &mut dyn FnMut(Stage, usize),
@@ -76,6 +84,10 @@ impl<B: Backend> Engine<B> {
         } else {
             self.tokenizer.encode_raw(&trial.prompt)?
         };
+        let forced = match &trial.answer {
+            Some(answer) => self.tokenizer.encode_plain(answer)?,
+            None => Vec::new(),
+        };
         let settings = Settings {
             arm: trial.arm,
             decode: trial.decode,
@@ -83,26 +95,45 @@ impl<B: Backend> Engine<B> {
             window: trial.window,
             max_new_tokens: trial.max_new_tokens,
             stop_tokens: &self.tokenizer.stop_tokens,
+            forced: &forced,
+            noise: Noise { seed: trial.seed, sample: trial.sample },
         };
         let generation = self.models.generate(&prompt, &settings, cancel, progress)?;
         let text = self.tokenizer.decode(&generation.tokens)?;
         let mut timings = generation.timings;
         timings.e2e_s = start.elapsed().as_secs_f64();
+        let (prompt_tokens, counters) = (prompt.len(), generation.counters);
+        let fidelity = self.fidelity(trial.arm, prompt, generation.first_logits);
         Ok(TrialResult {
             id: trial.id.clone(),
             arm: trial.arm,
             text,
             tokens: generation.tokens,
-            prompt_tokens: prompt.len(),
+            prompt_tokens,
             stop: generation.stop,
             timings,
-            restoration: generation.restoration,
+            restoration: trial.arm.mode().map(|_| counters.restoration),
+            fidelity,
+            attention_mass: Some(counters.attention_mass).filter(|mass| !mass.is_empty()),
+            projection_error: Some(counters.projection_error).filter(|errors| !errors.is_empty()),
             memory: TrialMemory {
                 kv_counted_bytes: generation.kv_bytes,
                 kv_full_formula_bytes: generation.kv_full_bytes,
                 process_peak_bytes: peak_resident_bytes(),
             },
         })
+    }
+}
+
+impl<B: Backend> Engine<B> {
+    /// Distance from the oracle if that answered the same prompt last; the oracle's own step is kept for the next arms.
+    fn fidelity(&mut self, arm: Arm, prompt: Vec<u32>, logits: Vec<f32>) -> Option<Fidelity> {
+        if arm == Arm::Oracle {
+            self.oracle = Some(OracleStep { prompt, logits });
+            return None;
+        }
+        let oracle = self.oracle.as_ref().filter(|oracle| oracle.prompt == prompt)?;
+        Some(fidelity(&oracle.logits, &logits))
     }
 }
 

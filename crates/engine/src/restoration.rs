@@ -1,11 +1,17 @@
-//! Making the K/V that a restored arm injects at evicted positions.
+//! Making what a restored arm, or the control in its place, puts at evicted positions.
 
 use crate::Error;
 use crate::backend::Backend;
+use crate::decode::{Models, Settings};
 use crate::drafter::{Drafter, DrafterKv};
 use crate::f_theta::FTheta;
-use crate::gemma::{Gemma, Injection, RawKv, Source, Witness};
-use protocol::{DrafterEmbeddingScale, LayerCounter, LayerKind, RestorationCounters, Restore, ValueRule};
+use crate::gemma::{Fill, Gemma, Injection, RawKv, Source, Witness};
+use crate::noise::Noise;
+use protocol::{
+    Arm, DrafterEmbeddingScale, LayerCounter, LayerError, LayerGeometry, LayerKind, RestorationCounters,
+    Restore, ValueRule,
+};
+use safetensors::Dtype;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -47,104 +53,244 @@ impl<B: Backend> Projection<B> {
         wanted: &[bool],
     ) -> Result<Vec<Option<RawKv<B::Tensor>>>, Error> {
         let mut layers = self.f_theta.project(verifier.backend(), drafted, wanted)?;
-        if self.value_rule == ValueRule::InjectedKey {
-            let no_v = |(i, _): &(usize, _)| verifier.projects(*i) == (true, false);
-            for (_, layer) in layers.iter_mut().enumerate().filter(no_v) {
-                *layer = layer.take().map(|kv| RawKv { v: kv.k.clone(), k: kv.k });
-            }
+        for (_, layer) in layers.iter_mut().enumerate().filter(|(i, _)| self.v_is_k(verifier, *i)) {
+            *layer = layer.take().map(|kv| RawKv { v: kv.k.clone(), k: kv.k });
         }
         Ok(layers)
     }
+
+    /// Whether the injected K of `layer` serves as its V too.
+    fn v_is_k(&self, verifier: &Gemma<B>, layer: usize) -> bool {
+        self.value_rule == ValueRule::InjectedKey && verifier.projects(layer) == (true, false)
+    }
 }
 
-/// Counts injections where they happen.
+/// What happens to evicted positions, counted where it happens.
 #[derive(Clone, Debug)]
-pub struct Counters(pub RestorationCounters);
+pub struct Counters {
+    /// Work and injections, summed over passes.
+    pub restoration: RestorationCounters,
+    /// Attention that the first pass's last query pays to the evicted positions, layer by layer.
+    pub attention_mass: Vec<f64>,
+    /// Error of f_θ in the first pass, where the true K/V were captured beside its own.
+    pub projection_error: Vec<LayerError>,
+}
 
 impl Counters {
     /// Nothing yet, for a verifier whose layers with K/V of their own are `layers`.
     pub fn new(layers: impl Iterator<Item = usize>) -> Self {
-        Self(RestorationCounters {
+        let restoration = RestorationCounters {
             passes: 0,
             evicted_positions: 0,
             drafter_positions: 0,
             projected_positions: 0,
-            layers: layers.map(|layer| LayerCounter { layer, from_f_theta: 0, from_capture: 0 }).collect(),
+            layers: layers.map(|layer| LayerCounter { layer, ..LayerCounter::default() }).collect(),
             drafter_s: 0.0,
             projection_s: 0.0,
             capture_s: 0.0,
-            injected_bytes: 0,
-        })
+        };
+        Self { restoration, attention_mass: Vec::new(), projection_error: Vec::new() }
+    }
+
+    fn layer(&mut self, layer: usize) -> Option<&mut LayerCounter> {
+        self.restoration.layers.iter_mut().find(|counter| counter.layer == layer)
     }
 }
 
 impl Witness for Counters {
-    fn injected(&mut self, layer: usize, source: Source, positions: usize, bytes: u64) {
-        if let Some(counter) = self.0.layers.iter_mut().find(|counter| counter.layer == layer) {
-            match source {
-                Source::FTheta => counter.from_f_theta += positions,
-                Source::Capture => counter.from_capture += positions,
-            }
+    fn injected(&mut self, layer: usize, source: Source, positions: usize, bytes: u64, seconds: f64) {
+        let Some(counter) = self.layer(layer) else { return };
+        *match source {
+            Source::FTheta => &mut counter.from_f_theta,
+            Source::Capture => &mut counter.from_capture,
+            Source::Mix => &mut counter.from_mix,
+            Source::Noise => &mut counter.from_noise,
+        } += positions;
+        counter.bytes += bytes;
+        counter.seconds += seconds;
+    }
+
+    fn hidden(&mut self, layer: usize, positions: usize) {
+        if let Some(counter) = self.layer(layer) {
+            counter.hidden += positions;
         }
-        self.0.injected_bytes += bytes;
+    }
+
+    fn attended(&mut self, _layer: usize, mass: f64) {
+        self.attention_mass.push(mass);
     }
 }
 
-/// Builds what a restored forward over `ids` injects at `evicted`, and adds the work to `counters`.
+/// What an arm does with the evicted positions of one layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Plan {
+    Capture,
+    Project,
+    /// The weight of the captured part.
+    Mix(f32),
+    Noise,
+    Hide,
+}
+
+impl Plan {
+    /// None for arms that leave evicted positions alone.
+    fn of(arm: Arm, kind: LayerKind) -> Option<Self> {
+        let exact = match arm.mode()? {
+            Restore::Identity | Restore::SameCheckpoint => true,
+            Restore::S5 => kind == LayerKind::Full,
+            Restore::FTheta | Restore::Mix(_) => false,
+        };
+        Some(match arm {
+            _ if exact => Self::Capture,
+            Arm::NoRestoration(_) => Self::Hide,
+            Arm::Random(_) => Self::Noise,
+            Arm::Restored(Restore::Mix(alpha)) => Self::Mix(alpha.weight() as f32),
+            _ => Self::Project,
+        })
+    }
+}
+
+/// Builds what a forward of `arm` over `ids` puts at the `evicted` positions, and adds the work to `counters`.
 pub fn build<B: Backend>(
-    verifier: &Gemma<B>,
-    projection: Option<&Projection<B>>,
-    restore: Restore,
+    models: &Models<B>,
+    settings: &Settings<'_>,
     ids: &[u32],
     evicted: Range<usize>,
-    counters: &mut RestorationCounters,
+    counters: &mut Counters,
     cancel: &AtomicBool,
 ) -> Result<Injection<B::Tensor>, Error> {
-    let captured = exact_layers(verifier, restore);
-    let owned = (0..captured.len()).map(|i| verifier.projects(i).0);
-    let projected: Vec<bool> = owned.zip(&captured).map(|(owned, captured)| owned && !captured).collect();
-    let mut layers: Vec<Option<(Source, RawKv<B::Tensor>)>> = captured.iter().map(|_| None).collect();
-    counters.evicted_positions += evicted.len();
-    if captured.contains(&true) {
-        let start = Instant::now();
-        let banks = verifier.capture(ids, captured, evicted.clone(), cancel)?;
-        fill(&mut layers, Source::Capture, banks);
-        counters.capture_s += start.elapsed().as_secs_f64();
-    }
-    if projected.contains(&true) {
-        let projection = projection
-            .ok_or(Error::MissingPart { arm: protocol::Arm::Restored(restore), part: "f_theta" })?;
-        let (b, start) = (verifier.backend(), Instant::now());
-        let drafted = projection.draft(verifier, ids, cancel)?;
-        let part = |x| b.slice(x, 0, evicted.clone());
-        let drafted = DrafterKv { k: part(&drafted.k)?, v: part(&drafted.v)? };
-        counters.drafter_s += start.elapsed().as_secs_f64();
-        counters.drafter_positions += ids.len();
-        let start = Instant::now();
-        fill(&mut layers, Source::FTheta, projection.project(verifier, &drafted, &projected)?);
-        counters.projection_s += start.elapsed().as_secs_f64();
-        counters.projected_positions += evicted.len() * projected.iter().filter(|wanted| **wanted).count();
-    }
+    let (verifier, arm) = (&models.verifier, settings.arm);
+    let geometry = verifier.geometry();
+    let own = |(i, layer): (usize, &LayerGeometry)| {
+        verifier.projects(i).0.then(|| Plan::of(arm, layer.kind)).flatten()
+    };
+    let plans: Vec<Option<Plan>> = geometry.iter().enumerate().map(own).collect();
+    let wanted =
+        |wants: fn(Plan) -> bool| plans.iter().map(|plan| plan.is_some_and(wants)).collect::<Vec<_>>();
+    let to_capture = wanted(|plan| matches!(plan, Plan::Capture | Plan::Mix(_)));
+    let to_project = wanted(|plan| matches!(plan, Plan::Project | Plan::Mix(_) | Plan::Noise));
+    counters.restoration.passes += 1;
+    counters.restoration.evicted_positions += evicted.len();
+    let captured = capture(verifier, arm, ids, to_capture, evicted.clone(), counters, cancel)?;
+    let projected = project(models, arm, ids, &to_project, evicted.clone(), counters, cancel)?;
+    let start = Instant::now();
+    let layers = plans.into_iter().zip(captured).zip(projected).enumerate();
+    let layers = layers.map(|(i, ((plan, captured), projected))| {
+        fill(models, settings.noise, i, plan, captured, projected, counters)
+    });
+    let layers = layers.collect::<Result<_, _>>()?;
+    counters.restoration.projection_s += start.elapsed().as_secs_f64();
     Ok(Injection { positions: evicted, layers })
 }
 
-/// Layers whose own K/V of a clean forward are injected.
-fn exact_layers<B: Backend>(verifier: &Gemma<B>, restore: Restore) -> Vec<bool> {
-    let exact = |(i, kind)| {
-        verifier.projects(i).0
-            && match restore {
-                Restore::Identity => true,
-                Restore::S5 => kind == LayerKind::Full,
-                Restore::FTheta => false,
-            }
-    };
-    verifier.geometry().iter().map(|layer| layer.kind).enumerate().map(exact).collect()
+/// The verifier's own K/V; those of its layers that are `wanted`.
+fn capture<B: Backend>(
+    verifier: &Gemma<B>,
+    arm: Arm,
+    ids: &[u32],
+    wanted: Vec<bool>,
+    evicted: Range<usize>,
+    counters: &mut Counters,
+    cancel: &AtomicBool,
+) -> Result<Vec<Option<RawKv<B::Tensor>>>, Error> {
+    if !wanted.contains(&true) {
+        return Ok(wanted.iter().map(|_| None).collect());
+    }
+    let start = Instant::now();
+    let layers = verifier.capture(ids, wanted, evicted, cancel)?;
+    let (seconds, counters) = (start.elapsed().as_secs_f64(), &mut counters.restoration);
+    if arm.mode() == Some(Restore::SameCheckpoint) {
+        counters.drafter_positions += ids.len();
+        counters.drafter_s += seconds;
+    } else {
+        counters.capture_s += seconds;
+    }
+    Ok(layers)
 }
 
-fn fill<T>(layers: &mut [Option<(Source, RawKv<T>)>], source: Source, banks: Vec<Option<RawKv<T>>>) {
-    for (layer, bank) in layers.iter_mut().zip(banks) {
-        if let Some(bank) = bank {
-            *layer = Some((source, bank));
+/// f_θ's K/V; those of the layers that are `wanted`.
+fn project<B: Backend>(
+    models: &Models<B>,
+    arm: Arm,
+    ids: &[u32],
+    wanted: &[bool],
+    evicted: Range<usize>,
+    counters: &mut Counters,
+    cancel: &AtomicBool,
+) -> Result<Vec<Option<RawKv<B::Tensor>>>, Error> {
+    if !wanted.contains(&true) {
+        return Ok(wanted.iter().map(|_| None).collect());
+    }
+    let projection = models.projection.as_ref().ok_or(Error::MissingPart { arm, part: "f_theta" })?;
+    let (b, counters, start) = (models.verifier.backend(), &mut counters.restoration, Instant::now());
+    let drafted = projection.draft(&models.verifier, ids, cancel)?;
+    let part = |x| b.slice(x, 0, evicted.clone());
+    let drafted = DrafterKv { k: part(&drafted.k)?, v: part(&drafted.v)? };
+    counters.drafter_s += start.elapsed().as_secs_f64();
+    counters.drafter_positions += ids.len();
+    let start = Instant::now();
+    let layers = projection.project(&models.verifier, &drafted, wanted)?;
+    counters.projection_s += start.elapsed().as_secs_f64();
+    counters.projected_positions += evicted.len() * wanted.iter().filter(|wanted| **wanted).count();
+    Ok(layers)
+}
+
+/// What one layer gets, from what was made for it.
+fn fill<B: Backend>(
+    models: &Models<B>,
+    noise: Noise,
+    layer: usize,
+    plan: Option<Plan>,
+    captured: Option<RawKv<B::Tensor>>,
+    projected: Option<RawKv<B::Tensor>>,
+    counters: &mut Counters,
+) -> Result<Option<Fill<B::Tensor>>, Error> {
+    let b = models.verifier.backend();
+    let rows = |source, kv| Ok(Some(Fill::Rows(source, kv)));
+    match (plan, captured, projected) {
+        (Some(Plan::Hide), _, _) => Ok(Some(Fill::Hidden)),
+        (Some(Plan::Capture), Some(captured), _) => rows(Source::Capture, captured),
+        (Some(Plan::Project), _, Some(projected)) => rows(Source::FTheta, projected),
+        (Some(Plan::Noise), _, Some(projected)) => {
+            let like = |x: &B::Tensor, side: u32| {
+                let bytes: Vec<u8> = noise
+                    .like(&b.to_f32(x)?, 2 * layer as u32 + side)
+                    .into_iter()
+                    .flat_map(f32::to_le_bytes)
+                    .collect();
+                b.tensor(Dtype::F32, &b.shape(x), &bytes)
+            };
+            // Where V is the injected K, it stays so: the same stream over the same numbers.
+            let v_is_k = models.projection.as_ref().is_some_and(|p| p.v_is_k(&models.verifier, layer));
+            let side = u32::from(!v_is_k);
+            rows(Source::Noise, RawKv { k: like(&projected.k, 0)?, v: like(&projected.v, side)? })
+        }
+        (Some(Plan::Mix(alpha)), Some(captured), Some(projected)) => {
+            if counters.restoration.passes == 1 {
+                counters.projection_error.push(error(b, layer, &captured, &projected)?);
+            }
+            let mix =
+                |captured, projected| b.add(&b.scale(captured, alpha)?, &b.scale(projected, 1.0 - alpha)?);
+            let (k, v) = (mix(&captured.k, &projected.k)?, mix(&captured.v, &projected.v)?);
+            rows(Source::Mix, RawKv { k, v })
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Squared error of the projected K/V of one layer.
+fn error<B: Backend>(
+    b: &B,
+    layer: usize,
+    captured: &RawKv<B::Tensor>,
+    projected: &RawKv<B::Tensor>,
+) -> Result<LayerError, Error> {
+    let mut sums = LayerError { layer, squared_error: 0.0, squared_norm: 0.0 };
+    for (captured, projected) in [(&captured.k, &projected.k), (&captured.v, &projected.v)] {
+        for (captured, projected) in b.to_f32(captured)?.iter().zip(b.to_f32(projected)?) {
+            sums.squared_error += (f64::from(projected) - f64::from(*captured)).powi(2);
+            sums.squared_norm += f64::from(*captured).powi(2);
         }
     }
+    Ok(sums)
 }

@@ -177,8 +177,8 @@ impl<W: Write> Session<W> {
         }
     }
 
-    fn trial(&self, trial: Trial, cancel: &AtomicBool) -> Event {
-        let Some(engine) = &self.engine else {
+    fn trial(&mut self, trial: Trial, cancel: &AtomicBool) -> Event {
+        let Some(engine) = &mut self.engine else {
             return Event::Failed(report("pack-not-loaded", "no pack is loaded".into(), "send load first"));
         };
         let mut progress = |stage, tokens| {

@@ -53,6 +53,11 @@ impl Tokenizer {
         self.encode(text, true)
     }
 
+    /// Ids of `text` alone, nothing added.
+    pub fn encode_plain(&self, text: &str) -> Result<Vec<u32>, Error> {
+        self.encode(text, false)
+    }
+
     /// Ids of `text` as one user turn, up to where the model is to answer.
     pub fn encode_chat(&self, text: &str) -> Result<Vec<u32>, Error> {
         let template = self.template.as_ref().ok_or_else(|| {

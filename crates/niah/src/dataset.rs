@@ -174,6 +174,12 @@ impl PromptVariant {
         }
     }
 
+    /// The answer as it continues the text: a raw text ends in the middle of a line, an assistant's turn begins anew.
+    pub fn completion(self, sample: &Sample) -> String {
+        let gap = if self.is_chat() { "" } else { " " };
+        format!("{gap}{}", sample.answer)
+    }
+
     /// Whether the text is wrapped in the tokenizer's chat template.
     pub fn is_chat(self) -> bool {
         matches!(self, Self::Legacy | Self::DirectAnswer)

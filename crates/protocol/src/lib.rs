@@ -8,13 +8,14 @@ mod message;
 mod pack;
 mod spec;
 
-pub use arm::{Arm, ArmError, Restore};
+pub use arm::{Alpha, Arm, ArmError, Restore};
 pub use message::{
-    BackendInfo, ErrorReport, Event, Hello, Host, LayerCounter, LayerGeometry, LayerKind, LoadedPack,
-    Request, RestorationCounters, Stage, StageTimings, Stop, Trial, TrialMemory, TrialResult, WeightFile,
+    BackendInfo, ErrorReport, Event, Fidelity, Hello, Host, LayerCounter, LayerError, LayerGeometry,
+    LayerKind, LoadedPack, Request, RestorationCounters, Stage, StageTimings, Stop, Trial, TrialMemory,
+    TrialResult, WeightFile,
 };
 pub use pack::{DrafterEmbeddingScale, Pack, PackError, PackManifest, ValueRule};
 pub use spec::{Backend, Decode, Device, RunSpec, SpecError};
 
 /// Version of the messages. A host and an engine of different versions refuse each other.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;

@@ -51,6 +51,12 @@ pub struct Trial {
     pub window: usize,
     /// Most tokens to generate.
     pub max_new_tokens: usize,
+    /// Seed of the noise that random arms inject.
+    pub seed: i64,
+    /// Sample index: each sample has noise of its own.
+    pub sample: usize,
+    /// Text that teacher-forced decoding feeds; null in the loops that generate, which must not know it.
+    pub answer: Option<String>,
 }
 
 /// Engine → host, one JSON object a line.
@@ -234,16 +240,45 @@ pub struct TrialResult {
     pub stop: Stop,
     /// Seconds of each stage.
     pub timings: StageTimings,
-    /// What restoration did; null for arms that restore nothing.
+    /// What restoration did, or the control in its place; null for oracle and sink-window.
     pub restoration: Option<RestorationCounters>,
+    /// How far the first step is from the oracle's; null for the oracle, and where it has not answered this prompt just
+    /// before.
+    pub fidelity: Option<Fidelity>,
+    /// Softmax mass, mean over heads, that the query of the first token pays to the evicted positions, layer by layer;
+    /// null when nothing was evicted.
+    pub attention_mass: Option<Vec<f64>>,
+    /// Error of f_θ's K/V at the evicted positions of the prompt; null where the true K/V were not captured beside them
+    /// (only mixtures do).
+    pub projection_error: Option<Vec<LayerError>>,
     /// Memory.
     pub memory: TrialMemory,
+}
+
+/// Distance of an arm's first-token distribution from the oracle's, over the whole vocabulary.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, TS)]
+pub struct Fidelity {
+    /// Largest absolute difference of a logit.
+    pub max_abs_logit_difference: f64,
+    /// Kullback–Leibler divergence of the arm from the oracle, nats.
+    pub kl: f64,
+}
+
+/// Squared error of f_θ's raw K and V of one layer, and what it is relative to. Sums, so that samples add up.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, TS)]
+pub struct LayerError {
+    /// Layer index.
+    pub layer: usize,
+    /// Σ (projected − captured)² over K and V.
+    pub squared_error: f64,
+    /// Σ captured² over K and V.
+    pub squared_norm: f64,
 }
 
 /// Wall-clock seconds of one trial's stages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, TS)]
 pub struct StageTimings {
-    /// Drafter, f_θ and clean capture, all passes; null for arms that restore nothing.
+    /// Drafter, f_θ, clean capture and noise, all passes; null for oracle and sink-window.
     pub build_restoration_s: Option<f64>,
     /// The prompt's forward pass.
     pub prefill_s: f64,
@@ -260,7 +295,7 @@ pub struct RestorationCounters {
     pub passes: usize,
     /// Evicted positions, summed over passes.
     pub evicted_positions: usize,
-    /// Positions the drafter ran over, summed over passes; 0 under identity.
+    /// Positions the drafter ran over, summed over passes; 0 without a drafter.
     pub drafter_positions: usize,
     /// Positions that f_θ projected, summed over passes and layers.
     pub projected_positions: usize,
@@ -270,21 +305,36 @@ pub struct RestorationCounters {
     pub drafter_s: f64,
     /// Seconds in f_θ.
     pub projection_s: f64,
-    /// Seconds in the clean capture (S5, identity).
+    /// Seconds in the clean capture (S5, identity, mixtures).
     pub capture_s: f64,
-    /// Bytes of the injected K and V.
-    pub injected_bytes: u64,
 }
 
-/// Injection into one layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+/// What became of evicted positions in one layer, summed over passes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, TS)]
 pub struct LayerCounter {
     /// Layer index.
     pub layer: usize,
-    /// Positions whose K and V were replaced by f_θ's, summed over passes.
+    /// Positions whose K and V were replaced by f_θ's.
     pub from_f_theta: usize,
-    /// Positions whose K and V were replaced by those of the clean forward, summed over passes.
+    /// Positions whose K and V were replaced by those of the clean forward.
     pub from_capture: usize,
+    /// Positions whose K and V were replaced by a mixture of both.
+    pub from_mix: usize,
+    /// Positions whose K and V were replaced by noise (control).
+    pub from_noise: usize,
+    /// Positions hidden from every later query (control).
+    pub hidden: usize,
+    /// Seconds of the replacement itself.
+    pub seconds: f64,
+    /// Bytes of the injected K and V.
+    pub bytes: u64,
+}
+
+impl LayerCounter {
+    /// Positions that were dealt with in any way.
+    pub fn positions(&self) -> usize {
+        self.from_f_theta + self.from_capture + self.from_mix + self.from_noise + self.hidden
+    }
 }
 
 /// Memory of one trial. Every figure says in its name how it came about.

@@ -1,6 +1,6 @@
 //! What to run.
 
-use crate::Arm;
+use crate::{Arm, Restore};
 use niah::{DatasetError, PromptVariant, Rung};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -33,6 +33,9 @@ pub enum Decode {
     Incremental,
     /// The whole sequence again for every token, restored anew each time: the reference's semantics on CUDA.
     Reforward,
+    /// As incremental, but each step is fed the answer's next token whatever was predicted: a diagnostic, no recall of
+    /// free generation.
+    TeacherForced,
 }
 
 /// A whole run: every arm on every sample of every rung.
@@ -44,7 +47,7 @@ pub struct RunSpec {
     pub backend: Backend,
     /// Device.
     pub device: Device,
-    /// Arms. The first restored one is the system under test.
+    /// Arms. The first restored one that is no mixture is the system under test.
     pub arms: Vec<Arm>,
     /// Decode loop.
     pub decode: Decode,
@@ -137,9 +140,10 @@ impl RunSpec {
         Ok(())
     }
 
-    /// The arm whose recall is judged: the first restored one.
+    /// The arm whose recall is judged: the first restored one. A mixture with the true K/V is a diagnostic.
     pub fn system_under_test(&self) -> Option<Arm> {
-        self.arms.iter().copied().find(|arm| arm.is_restored())
+        let tested = |arm: &Arm| matches!(arm, Arm::Restored(mode) if !matches!(mode, Restore::Mix(_)));
+        self.arms.iter().copied().find(tested)
     }
 
     /// Trials in all: arms × samples × rungs.

@@ -1,10 +1,14 @@
 //! Evidence JSON of one rung: the reference's schema (same keys, same meaning) plus our own blocks.
 //!
-//! Our blocks are `provenance`, `stage_timings`, `restoration` and, in `memory`, `figures` with the kind of every figure.
+//! Our blocks are `provenance`, `stage_timings`, `restoration`, `fidelity`, `attention_mass` and, in `memory`, `figures` with
+//! the kind of every figure.
 
 use evidence::{MemoryKind, dataset_digest};
 use niah::{Dataset, PromptVariant, Rung, Sample, Score, evicted};
-use protocol::{Arm, Decode, Device, Hello, LayerKind, LoadedPack, Restore, RunSpec, TrialResult};
+use protocol::{
+    Arm, Decode, Device, Fidelity, Hello, LayerCounter, LayerGeometry, LayerKind, LoadedPack, Restore,
+    RunSpec, TrialResult,
+};
 use serde_json::{Map, Value, json};
 
 /// Bytes in a gibibyte; the memory gate is 24 GiB.
@@ -44,7 +48,9 @@ pub(crate) fn document(facts: &RunFacts, results: &RungResults) -> Value {
         "memory": memory(facts, results),
         "gate": gate(facts, results),
         "stage_timings": per_arm(facts, results, |arm, trials| stage_rows(facts.spec, arm, trials)),
-        "restoration": restoration(facts, results),
+        "restoration": where_measured(facts, results, |arm, trials| counters(facts.spec, arm, trials)),
+        "fidelity": where_measured(facts, results, fidelity),
+        "attention_mass": where_measured(facts, results, |arm, trials| attention_mass(facts.pack, arm, trials)),
         "provenance": provenance(facts, results),
     });
     if mac {
@@ -55,30 +61,36 @@ pub(crate) fn document(facts: &RunFacts, results: &RungResults) -> Value {
     document
 }
 
-/// Key of an arm: the reference's names for the system under test and the oracle, the others beside them.
-fn arm_key(spec: &RunSpec, arm: Arm) -> &'static str {
-    match arm {
-        Arm::Oracle => "oracle",
-        Arm::SinkWindow => "sink_window",
-        arm if spec.system_under_test() == Some(arm) => "k3_cross_model",
-        Arm::Restored(Restore::S5) => "k3_cross_model_s5",
-        Arm::Restored(Restore::FTheta) => "k3_cross_model_ftheta_only",
-        Arm::Restored(Restore::Identity) => "k3_identity_restore",
+/// Key of an arm: the reference's names for the system under test and the oracle, the others beside them. A control
+/// without a mode in its name is that of the system under test.
+pub(crate) fn arm_key(spec: &RunSpec, arm: Arm) -> String {
+    let tested = spec.system_under_test().and_then(Arm::mode);
+    let (stem, mode) = match arm {
+        Arm::Oracle => return "oracle".into(),
+        Arm::SinkWindow => return "sink_window".into(),
+        Arm::Restored(mode) => ("k3_cross_model", mode),
+        Arm::NoRestoration(mode) => ("no_restoration", mode),
+        Arm::Random(mode) => ("random_restoration", mode),
+    };
+    match mode {
+        mode if tested == Some(mode) => stem.into(),
+        Restore::S5 => format!("{stem}_s5"),
+        Restore::FTheta => format!("{stem}_ftheta_only"),
+        Restore::Mix(alpha) => format!("{stem}_alpha_{alpha}"),
+        Restore::Identity => "k3_identity_restore".into(),
+        Restore::SameCheckpoint => "k3_same_checkpoint".into(),
     }
 }
 
 fn per_arm(facts: &RunFacts, results: &RungResults, value: impl Fn(Arm, &[TrialResult]) -> Value) -> Value {
-    let entries =
-        results.arms.iter().map(|(arm, trials)| (arm_key(facts.spec, *arm).to_owned(), value(*arm, trials)));
+    let entries = results.arms.iter().map(|(arm, trials)| (arm_key(facts.spec, *arm), value(*arm, trials)));
     Value::Object(entries.collect())
 }
 
 fn config(facts: &RunFacts, results: &RungResults, mac: bool) -> Value {
     let (spec, pack) = (facts.spec, facts.pack);
-    let restore = match spec.system_under_test() {
-        Some(Arm::Restored(restore)) => Some(restore),
-        _ => None,
-    };
+    let restore = spec.system_under_test().and_then(Arm::mode);
+    let controls = |arm: &&Arm| matches!(arm, Arm::NoRestoration(_) | Arm::Random(_));
     let full: Vec<usize> =
         (0..pack.layers.len()).filter(|i| pack.layers[*i].kind == LayerKind::Full).collect();
     let prompt_lens: Vec<usize> = results
@@ -98,20 +110,23 @@ fn config(facts: &RunFacts, results: &RungResults, mac: bool) -> Value {
         "max_new_tokens": spec.max_new_tokens,
         "seed": spec.seed,
         "skip_oracle": !spec.arms.contains(&Arm::Oracle),
-        "identity_restore": restore == Some(Restore::Identity),
+        "restore_mode": restore.map(|restore| restore.to_string()),
+        "identity_restore": matches!(restore, Some(Restore::Identity | Restore::SameCheckpoint)),
+        "controls": spec.arms.iter().filter(controls).collect::<Vec<_>>(),
+        "random_seed": spec.arms.iter().any(|arm| matches!(arm, Arm::Random(_))).then_some(spec.seed),
         "s5_exact_full_attn": restore == Some(Restore::S5),
         "s5_exact_layers": if restore == Some(Restore::S5) { full.clone() } else { Vec::new() },
         "prompt_token_lens": prompt_lens,
         "prompt_variant": spec.prompt,
         "direct_answer_prompt": spec.prompt == PromptVariant::DirectAnswer,
         "decode": spec.decode,
+        "teacher_forced": spec.decode == Decode::TeacherForced,
         "device": spec.device,
         "dtype": pack.compute_dtype,
         "stop_tokens": pack.stop_tokens,
     });
     if mac {
         config["eval_mode"] = json!(eval_mode(spec.decode));
-        config["teacher_forced"] = json!(false);
         config["native_baseline_bypass"] = json!(false);
         config["full_attention_layers"] = json!(full);
     }
@@ -119,7 +134,7 @@ fn config(facts: &RunFacts, results: &RungResults, mac: bool) -> Value {
 }
 
 /// `demo-pack/verifier`: the pack's folder before the part's, so that parts of two packs have two names.
-fn part_id(facts: &RunFacts, part: &std::path::Path) -> String {
+pub(crate) fn part_id(facts: &RunFacts, part: &std::path::Path) -> String {
     if part.is_absolute() {
         return part.display().to_string();
     }
@@ -132,6 +147,7 @@ fn eval_mode(decode: Decode) -> &'static str {
     match decode {
         Decode::Incremental => "free_gen_incremental",
         Decode::Reforward => "free_gen",
+        Decode::TeacherForced => "teacher_forced",
     }
 }
 
@@ -187,7 +203,7 @@ fn median(values: &[f64]) -> f64 {
 }
 
 /// Keys that the last query of the system under test may reach. Structural, from the settings: the proof that
-/// restoration ran is in `restoration`.
+/// restoration ran is in `restoration`, and what the query attends to is in `attention_mass`.
 fn attention_window(facts: &RunFacts, results: &RungResults) -> Value {
     let spec = facts.spec;
     let tested = results.arms.iter().find(|(arm, _)| spec.system_under_test() == Some(*arm));
@@ -202,7 +218,6 @@ fn attention_window(facts: &RunFacts, results: &RungResults) -> Value {
                 "config": "v04_dlm_restored",
                 "seq_len": trial.prompt_tokens,
                 "effective_keys_at_last_query": trial.prompt_tokens,
-                "effective_attention_fraction": 1.0,
                 "structural_constraint": constraint,
             })
         })
@@ -215,10 +230,6 @@ fn attention_window(facts: &RunFacts, results: &RungResults) -> Value {
         "effective_keys_at_last_query_min": lens.iter().copied().fold(f64::INFINITY, f64::min) as u64,
         "effective_keys_at_last_query_max": lens.iter().copied().fold(0.0, f64::max) as u64,
         "effective_keys_at_last_query_median": median(&lens),
-        "effective_attention_fraction_mean": 1.0,
-        "effective_attention_fraction_min": 1.0,
-        "effective_attention_fraction_max": 1.0,
-        "effective_attention_fraction_median": 1.0,
         "per_sample": rows,
     } } })
 }
@@ -300,7 +311,7 @@ fn architecture(spec: &RunSpec, results: &RungResults, tested: Arm) -> Option<bo
 fn expected_positions(spec: &RunSpec, trial: &TrialResult) -> usize {
     let at = |len| evicted(len, spec.sink, spec.window).len();
     match spec.decode {
-        Decode::Incremental => at(trial.prompt_tokens),
+        Decode::Incremental | Decode::TeacherForced => at(trial.prompt_tokens),
         Decode::Reforward => {
             (0..trial.tokens.len()).map(|generated| at(trial.prompt_tokens + generated)).sum()
         }
@@ -311,8 +322,7 @@ fn expected_positions(spec: &RunSpec, trial: &TrialResult) -> usize {
 pub(crate) fn is_complete(spec: &RunSpec, trial: &TrialResult) -> bool {
     let expected = expected_positions(spec, trial);
     trial.restoration.as_ref().is_some_and(|counters| {
-        !counters.layers.is_empty()
-            && counters.layers.iter().all(|layer| layer.from_f_theta + layer.from_capture == expected)
+        !counters.layers.is_empty() && counters.layers.iter().all(|layer| layer.positions() == expected)
     })
 }
 
@@ -327,10 +337,13 @@ fn stage_rows(spec: &RunSpec, arm: Arm, trials: &[TrialResult]) -> Value {
             "decode_loop": match spec.decode {
                 Decode::Incremental => "generate_step",
                 Decode::Reforward => "full_reforward_per_token",
+                Decode::TeacherForced => "teacher_forced",
             },
         });
-        if arm.is_restored() {
+        if arm.mode().is_some() {
             row["build_restoration_s"] = json!(timings.build_restoration_s);
+        }
+        if arm.is_restored() {
             row["restoration_active"] =
                 json!(is_complete(spec, trial) && expected_positions(spec, trial) > 0);
         }
@@ -339,25 +352,77 @@ fn stage_rows(spec: &RunSpec, arm: Arm, trials: &[TrialResult]) -> Value {
     Value::Array(trials.iter().enumerate().map(row).collect())
 }
 
-fn restoration(facts: &RunFacts, results: &RungResults) -> Value {
-    let restored = results.arms.iter().filter(|(arm, _)| arm.is_restored());
-    let entries = restored
-        .map(|(arm, trials)| (arm_key(facts.spec, *arm).to_owned(), counters(facts.spec, *arm, trials)));
+/// A block of the arms for which `value` has something to say.
+fn where_measured(
+    facts: &RunFacts,
+    results: &RungResults,
+    value: impl Fn(Arm, &[TrialResult]) -> Option<Value>,
+) -> Value {
+    let entries = results
+        .arms
+        .iter()
+        .filter_map(|(arm, trials)| Some((arm_key(facts.spec, *arm), value(*arm, trials)?)));
     Value::Object(entries.collect())
 }
 
+/// Distance of the first token's distribution from the oracle's: a row a sample, the worst and the mean.
+fn fidelity(arm: Arm, trials: &[TrialResult]) -> Option<Value> {
+    let measured: Vec<(usize, Fidelity)> =
+        trials.iter().enumerate().filter_map(|(sample, trial)| Some((sample, trial.fidelity?))).collect();
+    let summary = |of: fn(&[f64]) -> f64| {
+        let pick =
+            |value: fn(&Fidelity) -> f64| of(&measured.iter().map(|(_, f)| value(f)).collect::<Vec<_>>());
+        json!({ "max_abs_logit_difference": pick(|f| f.max_abs_logit_difference), "kl": pick(|f| f.kl) })
+    };
+    let row = |(sample, f): &(usize, Fidelity)| json!({ "sample": sample, "max_abs_logit_difference": f.max_abs_logit_difference, "kl": f.kl });
+    (!measured.is_empty()).then(|| {
+        json!({
+            "arm": arm,
+            "against": "oracle",
+            "step": "first token",
+            "kl_unit": "nats",
+            "mean": summary(mean),
+            "worst": summary(|values| values.iter().copied().fold(0.0, f64::max)),
+            "samples": measured.iter().map(row).collect::<Vec<_>>(),
+        })
+    })
+}
+
+/// Attention that the query of the first token pays to the evicted positions, layer by layer, mean over samples.
+fn attention_mass(pack: &LoadedPack, arm: Arm, trials: &[TrialResult]) -> Option<Value> {
+    let measured: Vec<&Vec<f64>> = trials.iter().filter_map(|trial| trial.attention_mass.as_ref()).collect();
+    let layer = |(layer, geometry): (usize, &LayerGeometry)| {
+        let masses: Vec<f64> = measured.iter().filter_map(|mass| mass.get(layer).copied()).collect();
+        json!({ "layer": layer, "kind": geometry.kind, "mean": mean(&masses) })
+    };
+    (!measured.is_empty()).then(|| {
+        json!({
+            "arm": arm,
+            "query": "first token",
+            "heads": "mean",
+            "samples": measured.len(),
+            "layers": pack.layers.iter().enumerate().map(layer).collect::<Vec<_>>(),
+        })
+    })
+}
+
 /// Sums over the samples of one arm, layer by layer, and a row a sample.
-fn counters(spec: &RunSpec, arm: Arm, trials: &[TrialResult]) -> Value {
+fn counters(spec: &RunSpec, arm: Arm, trials: &[TrialResult]) -> Option<Value> {
+    arm.mode()?;
     let all: Vec<_> = trials.iter().filter_map(|trial| trial.restoration.as_ref()).collect();
     let layers = all.first().map_or(0, |counters| counters.layers.len());
     let layer_sum = |i: usize| {
-        let at = |pick: fn(&protocol::LayerCounter) -> usize| {
-            all.iter().filter_map(|c| c.layers.get(i)).map(pick).sum::<usize>()
-        };
+        let of_layer = || all.iter().filter_map(|counters| counters.layers.get(i));
+        let count = |pick: fn(&LayerCounter) -> usize| of_layer().map(pick).sum::<usize>();
         json!({
-            "layer": all.first().and_then(|c| c.layers.get(i)).map(|layer| layer.layer),
-            "from_f_theta": at(|layer| layer.from_f_theta),
-            "from_capture": at(|layer| layer.from_capture),
+            "layer": of_layer().next().map(|layer| layer.layer),
+            "from_f_theta": count(|layer| layer.from_f_theta),
+            "from_capture": count(|layer| layer.from_capture),
+            "from_mix": count(|layer| layer.from_mix),
+            "from_noise": count(|layer| layer.from_noise),
+            "hidden": count(|layer| layer.hidden),
+            "seconds": of_layer().map(|layer| layer.seconds).sum::<f64>(),
+            "bytes": of_layer().map(|layer| layer.bytes).sum::<u64>(),
         })
     };
     let rows: Vec<Value> = trials
@@ -373,20 +438,20 @@ fn counters(spec: &RunSpec, arm: Arm, trials: &[TrialResult]) -> Value {
             })
         })
         .collect();
-    json!({
+    Some(json!({
         "arm": arm,
         "complete": trials.iter().all(|trial| is_complete(spec, trial)),
         "passes": all.iter().map(|c| c.passes).sum::<usize>(),
         "evicted_positions": trials.iter().map(|trial| expected_positions(spec, trial)).sum::<usize>(),
         "drafter_positions": all.iter().map(|c| c.drafter_positions).sum::<usize>(),
         "projected_positions": all.iter().map(|c| c.projected_positions).sum::<usize>(),
-        "injected_bytes": all.iter().map(|c| c.injected_bytes).sum::<u64>(),
+        "injected_bytes": all.iter().flat_map(|c| &c.layers).map(|layer| layer.bytes).sum::<u64>(),
         "drafter_s": all.iter().map(|c| c.drafter_s).sum::<f64>(),
         "projection_s": all.iter().map(|c| c.projection_s).sum::<f64>(),
         "capture_s": all.iter().map(|c| c.capture_s).sum::<f64>(),
         "layers": (0..layers).map(layer_sum).collect::<Vec<_>>(),
         "samples": rows,
-    })
+    }))
 }
 
 /// The block that the reference's gate on Mac reads. No speed-up is claimed: arms that share a machine and a minute are
@@ -419,7 +484,7 @@ fn throughput(facts: &RunFacts, results: &RungResults) -> Value {
     Value::Object(block)
 }
 
-fn provenance(facts: &RunFacts, results: &RungResults) -> Value {
+pub(crate) fn provenance(facts: &RunFacts, results: &RungResults) -> Value {
     let (spec, hello, pack) = (facts.spec, facts.hello, facts.pack);
     let backend =
         hello.backends.iter().find(|info| info.backend == spec.backend && info.device == spec.device);
@@ -457,10 +522,7 @@ fn provenance(facts: &RunFacts, results: &RungResults) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use protocol::{
-        Backend, BackendInfo, Host, LayerCounter, LayerGeometry, RestorationCounters, StageTimings, Stop,
-        TrialMemory,
-    };
+    use protocol::{Backend, BackendInfo, Host, RestorationCounters, StageTimings, Stop, TrialMemory};
 
     const LAYERS: usize = 3;
 
@@ -520,7 +582,7 @@ mod tests {
     /// A trial of 100 prompt tokens and 3 generated ones that injected `injected` positions into every layer.
     fn trial(arm: Arm, text: &str, injected: usize) -> TrialResult {
         let layers = (0..LAYERS)
-            .map(|layer| LayerCounter { layer, from_f_theta: injected, from_capture: 0 })
+            .map(|layer| LayerCounter { layer, from_f_theta: injected, ..LayerCounter::default() })
             .collect();
         let counters = RestorationCounters {
             passes: 1,
@@ -531,7 +593,6 @@ mod tests {
             drafter_s: 0.1,
             projection_s: 0.1,
             capture_s: 0.0,
-            injected_bytes: 1,
         };
         let restored = arm.is_restored();
         TrialResult {
@@ -548,6 +609,9 @@ mod tests {
                 e2e_s: 0.7,
             },
             restoration: restored.then_some(counters),
+            fidelity: restored.then_some(Fidelity { max_abs_logit_difference: 0.5, kl: 1e-4 }),
+            attention_mass: Some(vec![0.25; LAYERS]),
+            projection_error: None,
             memory: TrialMemory {
                 kv_counted_bytes: Some(1000),
                 kv_full_formula_bytes: 2000,

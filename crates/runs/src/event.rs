@@ -65,12 +65,12 @@ pub enum RunEvent {
         /// Resident set, bytes, as the operating system reports it.
         resident_bytes: u64,
     },
-    /// A rung is complete and its evidence file written.
+    /// A rung is complete and its evidence files written.
     RungDone {
         /// Rung, in padding lines.
         rung: u32,
-        /// The evidence file.
-        path: PathBuf,
+        /// The evidence files: the needle file, and with mixtures the sweep.
+        paths: Vec<PathBuf>,
     },
     /// The last rung is complete.
     Finished {

@@ -7,6 +7,7 @@ mod engine;
 mod error;
 mod event;
 mod run;
+mod sweep;
 
 pub use engine::{Engine, EngineProgram};
 pub use error::RunError;

@@ -2,10 +2,11 @@
 
 use crate::assemble::{self, RunFacts, RungResults};
 use crate::event::{ArmRecall, RestoredBrief, RunEvent, TrialOutcome};
-use crate::{Engine, EngineProgram, RunError};
+use crate::{Engine, EngineProgram, RunError, sweep};
 use evidence::stats;
 use niah::{Rung, Sample, Score};
-use protocol::{Arm, Event, Hello, LoadedPack, Request, RunSpec, Trial, TrialResult};
+use protocol::{Arm, Decode, Event, Hello, LoadedPack, Request, RunSpec, Trial, TrialResult};
+use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,7 +46,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Runs to the end and returns the evidence files, one a rung. Reports to `watch` on the way.
+    /// Runs to the end and returns the evidence files: one a rung, and with mixtures its sweep. Reports to `watch` on the way.
     pub fn execute(&self, mut watch: impl FnMut(RunEvent)) -> Result<Vec<PathBuf>, RunError> {
         self.spec.check()?;
         let (engine, hello) = Engine::start(&self.program)?;
@@ -60,9 +61,9 @@ impl Run {
         (desk.watch)(RunEvent::Loaded { pack: pack.clone() });
         let mut paths = Vec::new();
         for rung in &self.spec.ladder {
-            let path = desk.rung(*rung, &hello, &pack)?;
-            (desk.watch)(RunEvent::RungDone { rung: rung.0, path: path.clone() });
-            paths.push(path);
+            let written = desk.rung(*rung, &hello, &pack)?;
+            (desk.watch)(RunEvent::RungDone { rung: rung.0, paths: written.clone() });
+            paths.extend(written);
         }
         watch(RunEvent::Finished { paths: paths.clone() });
         Ok(paths)
@@ -93,9 +94,9 @@ impl<W: FnMut(RunEvent)> Desk<'_, W> {
         })
     }
 
-    /// Every arm on every sample of one rung, then its evidence file. Arms take turns on a sample, so that a drift of the
+    /// Every arm on every sample of one rung, then its evidence files. Arms take turns on a sample, so that a drift of the
     /// machine's speed meets all arms alike.
-    fn rung(&mut self, rung: Rung, hello: &Hello, pack: &LoadedPack) -> Result<PathBuf, RunError> {
+    fn rung(&mut self, rung: Rung, hello: &Hello, pack: &LoadedPack) -> Result<Vec<PathBuf>, RunError> {
         let spec = &self.run.spec;
         let started = jiff::Timestamp::now();
         let dataset = rung.dataset(spec.seed, spec.n_samples);
@@ -113,9 +114,16 @@ impl<W: FnMut(RunEvent)> Desk<'_, W> {
         let rung_results =
             RungResults { rung, dataset, samples, arms: spec.arms.iter().copied().zip(results).collect() };
         let facts = RunFacts { spec, hello, pack, started, ended };
-        let path = self.run.out.join(assemble::file_name(rung, ended));
-        let mut text = serde_json::to_string_pretty(&assemble::document(&facts, &rung_results))
-            .map_err(|e| RunError::Garbled(e.to_string()))?;
+        let needle = (assemble::file_name(rung, ended), assemble::document(&facts, &rung_results));
+        let sweep =
+            sweep::document(&facts, &rung_results).map(|sweep| (sweep::file_name(rung, ended), sweep));
+        std::iter::once(needle).chain(sweep).map(|(name, document)| self.write(&name, &document)).collect()
+    }
+
+    fn write(&self, name: &str, document: &Value) -> Result<PathBuf, RunError> {
+        let path = self.run.out.join(name);
+        let mut text =
+            serde_json::to_string_pretty(document).map_err(|e| RunError::Garbled(e.to_string()))?;
         text.push('\n');
         files::write_atomic(&path, text.as_bytes())?;
         Ok(path)
@@ -134,6 +142,9 @@ impl<W: FnMut(RunEvent)> Desk<'_, W> {
             sink: spec.sink,
             window: spec.window,
             max_new_tokens: spec.max_new_tokens,
+            seed: spec.seed,
+            sample: sample.index,
+            answer: (spec.decode == Decode::TeacherForced).then(|| spec.prompt.completion(sample)),
         }))?;
         self.answer(&format!("answering trial {id}"), |event| match event {
             Event::Done(result) if result.id == id => Some(result),

@@ -84,11 +84,14 @@ impl<B: Backend> Gemma<B> {
                     (own, hidden) = self.inject(i, own, injection, witness)?;
                 }
                 let k = b.head_major(&b.rope(&self.norm(&own.k, k_norm)?, angles)?)?;
-                let v = b.head_major(&b.rms_norm(&own.v, None, self.eps)?)?;
+                let v = if layer.v_norm { b.rms_norm(&own.v, None, self.eps)? } else { own.v };
+                let v = b.head_major(&v)?;
                 memory[i] = Some(match memory[i].take() {
-                    Some(old) => {
-                        Kv { k: b.concat(1, &[&old.k, &k])?, v: b.concat(1, &[&old.v, &v])?, hidden: old.hidden }
-                    }
+                    Some(old) => Kv {
+                        k: b.concat(1, &[&old.k, &k])?,
+                        v: b.concat(1, &[&old.v, &v])?,
+                        hidden: old.hidden,
+                    },
                     None => Kv { k, v, hidden },
                 });
             }
@@ -115,10 +118,11 @@ impl<B: Backend> Gemma<B> {
             if let Some(witness) = pass.witness.as_mut().filter(|_| !pass.watched.is_empty()) {
                 // The memory ends with the last position, but need not begin with the first.
                 let first = positions.end - b.shape(&held.k)[1];
-                let watched = pass.watched.start.saturating_sub(first)..pass.watched.end.saturating_sub(first);
-                witness.attended(i, b.attention_mass(&q, &held.k, 1.0, mask, watched)?);
+                let watched =
+                    pass.watched.start.saturating_sub(first)..pass.watched.end.saturating_sub(first);
+                witness.attended(i, b.attention_mass(&q, &held.k, layer.scale, mask, watched)?);
             }
-            let attention = b.attention(&q, &held.k, &held.v, 1.0, mask)?;
+            let attention = b.attention(&q, &held.k, &held.v, layer.scale, mask)?;
             h = b.add(&h, &self.norm(&b.linear(&attention, &layer.o)?, &layer.post_attention_norm)?)?;
             h = b.add(&h, &self.norm(&self.feed_forward(layer, &h)?, &layer.post_feedforward_norm)?)?;
             if let (Some(inputs), Some(input)) = (&per_layer, &layer.per_layer) {

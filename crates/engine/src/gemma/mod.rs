@@ -136,6 +136,10 @@ struct Layer<B: Backend> {
     input_norm: B::Tensor,
     q: B::Weight,
     q_norm: B::Tensor,
+    /// Factor on the scores of attention.
+    scale: f32,
+    /// Whether V is normed, without a weight.
+    v_norm: bool,
     kv: KvSource<B>,
     o: B::Weight,
     post_attention_norm: B::Tensor,
