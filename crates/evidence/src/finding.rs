@@ -52,7 +52,7 @@ impl Finding {
 }
 
 /// Codes after which no verdict but fail is possible: stored numbers that do not follow from stored rows (RULES §6.3).
-pub(crate) const INTEGRITY: [&str; 22] = [
+pub(crate) const INTEGRITY: [&str; 23] = [
     "ARRAY_LEN_MISMATCH",
     "RECALL_FLAG_MISMATCH",
     "RECALL_VALUE_MISMATCH",
@@ -75,6 +75,7 @@ pub(crate) const INTEGRITY: [&str; 22] = [
     "SWEEP_VALUE_MISMATCH",
     "ACCEPTANCE_MISMATCH",
     "JUNIT_COUNT_MISMATCH",
+    "FIDELITY_STAT_MISMATCH",
 ];
 
 /// Severity of a code, why it matters, what would fix it.
@@ -103,7 +104,8 @@ fn meaning(code: &str) -> (Severity, &'static str, &'static str) {
         | "EVIDENCE_VIOLATIONS_MISMATCH"
         | "SWEEP_VALUE_MISMATCH"
         | "ACCEPTANCE_MISMATCH"
-        | "JUNIT_COUNT_MISMATCH" => (Error, EDITED, RERUN),
+        | "JUNIT_COUNT_MISMATCH"
+        | "FIDELITY_STAT_MISMATCH" => (Error, EDITED, RERUN),
         "DATASET_LENGTH_MISMATCH" => (
             Error,
             "The prompts that ran are not those of the recorded seed and bounds, so answers and depths are unknown.",
@@ -291,8 +293,8 @@ fn meaning(code: &str) -> (Severity, &'static str, &'static str) {
         ),
         "RESTORATION_NOT_LOAD_BEARING" => (
             Warn,
-            "An arm with nothing restored recalls as much as the restored one.",
-            "Use a longer haystack or a smaller window, so that the needle is evicted.",
+            "A control recalls as much as the restored arm: what it leaves out carries nothing of the recall.",
+            "Judge f_θ by an arm that its control fails, such as f_θ on every layer, and by fidelity to the oracle.",
         ),
         "LADDER_SOURCE_MISMATCH" => (
             Error,

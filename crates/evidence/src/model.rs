@@ -90,8 +90,12 @@ pub struct Niah {
     pub memory: Vec<MemoryFigure>,
     /// Rates of whole arms, each with what its time covers.
     pub throughput: Vec<ThroughputFigure>,
-    /// Counters of restored arms; empty for files of the reference.
+    /// Counters of restored arms and controls; empty for files of the reference.
     pub restoration: Vec<Restoration>,
+    /// Distance of each arm's first step from the oracle's; empty for files of the reference.
+    pub fidelity: Vec<ArmFidelity>,
+    /// What the query of the first token attends to; empty for files of the reference.
+    pub attention: Vec<ArmAttention>,
     /// Where the file comes from; absent in files of the reference.
     pub provenance: Option<Provenance>,
 }
@@ -161,6 +165,14 @@ pub struct Arm {
     pub decode_tok_s: Option<f64>,
     /// Mean seconds a sample, as stored.
     pub mean_latency_s: Option<f64>,
+    /// Per-sample rates as stored, also those without a text beside them.
+    #[serde(skip)]
+    #[ts(skip)]
+    pub(crate) rates: Vec<f64>,
+    /// Per-sample token counts as stored.
+    #[serde(skip)]
+    #[ts(skip)]
+    pub(crate) tokens: Vec<f64>,
     /// Sample by sample.
     pub rows: Vec<Row>,
 }
@@ -317,27 +329,115 @@ pub struct RestoredLayer {
     pub from_f_theta: u64,
     /// Positions from the clean forward.
     pub from_capture: u64,
+    /// Positions from a mixture of both.
+    #[serde(default)]
+    pub from_mix: u64,
+    /// Positions filled with noise (control).
+    #[serde(default)]
+    pub from_noise: u64,
+    /// Positions hidden from every later query (control).
+    #[serde(default)]
+    pub hidden: u64,
 }
 
 impl RestoredLayer {
-    /// Positions injected from either source.
+    /// Positions that were restored, whatever from.
     pub fn injected(&self) -> u64 {
-        self.from_f_theta.saturating_add(self.from_capture)
+        [self.from_f_theta, self.from_capture, self.from_mix].into_iter().fold(0, u64::saturating_add)
+    }
+
+    /// Positions that were dealt with, by restoration or by a control in its place.
+    pub fn accounted(&self) -> u64 {
+        [self.injected(), self.from_noise, self.hidden].into_iter().fold(0, u64::saturating_add)
     }
 }
 
 impl Restoration {
-    /// Whether every evicted position of every layer was injected, and there was one.
+    /// Whether every evicted position of every layer was restored, and there was one.
     pub fn is_complete(&self) -> bool {
+        self.covers(RestoredLayer::injected)
+    }
+
+    /// Whether every evicted position of every layer was dealt with, and there was one.
+    pub fn is_accounted(&self) -> bool {
+        self.covers(RestoredLayer::accounted)
+    }
+
+    fn covers(&self, positions: fn(&RestoredLayer) -> u64) -> bool {
         self.evicted_positions > 0
             && !self.layers.is_empty()
-            && self.layers.iter().all(|layer| layer.injected() == self.evicted_positions)
+            && self.layers.iter().all(|layer| positions(layer) == self.evicted_positions)
     }
 
     /// Layers into which f_θ's K/V went.
     pub fn f_theta_layers(&self) -> usize {
         self.layers.iter().filter(|layer| layer.from_f_theta > 0).count()
     }
+
+    /// How many layers got what, in words: `4 from f_θ, 2 captured`.
+    pub fn layers_in_words(&self) -> String {
+        let count =
+            |positions: fn(&RestoredLayer) -> u64| self.layers.iter().filter(|l| positions(l) > 0).count();
+        let kinds = [
+            (count(|layer| layer.from_f_theta), "from f_θ"),
+            (count(|layer| layer.from_mix), "mixed"),
+            (count(|layer| layer.from_noise), "noise"),
+            (count(|layer| layer.hidden), "hidden"),
+            (count(|layer| layer.from_capture), "captured"),
+        ];
+        let words: Vec<String> = kinds
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect();
+        if words.is_empty() { "none".to_owned() } else { words.join(", ") }
+    }
+}
+
+/// Distance of the distribution of an arm's first token from the oracle's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
+pub struct ArmFidelity {
+    /// Key in `/results`.
+    #[serde(default)]
+    pub key: String,
+    /// Mean over samples.
+    pub mean: Distance,
+    /// Largest of the samples.
+    pub worst: Distance,
+    /// Sample by sample.
+    pub samples: Vec<Distance>,
+}
+
+/// How far one distribution over the vocabulary is from another.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, TS)]
+pub struct Distance {
+    /// Largest absolute difference of a logit.
+    pub max_abs_logit_difference: f64,
+    /// Kullback–Leibler divergence, nats.
+    pub kl: f64,
+}
+
+/// Attention that the query of the first token pays to evicted positions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
+pub struct ArmAttention {
+    /// Key in `/results`.
+    #[serde(default)]
+    pub key: String,
+    /// Samples behind the means.
+    pub samples: u64,
+    /// Layer by layer.
+    pub layers: Vec<LayerAttention>,
+}
+
+/// Attention in one layer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
+pub struct LayerAttention {
+    /// Layer index.
+    pub layer: u64,
+    /// `sliding` or `full`.
+    pub kind: String,
+    /// Mean over heads and samples, 0 to 1.
+    pub mean: f64,
 }
 
 /// Our own provenance block, as far as reports show it.
@@ -439,6 +539,11 @@ impl Niah {
     /// Both arms, when both ran.
     pub(crate) fn pair(&self) -> Option<(&Arm, &Arm)> {
         self.sut().zip(self.oracle())
+    }
+
+    /// Both arms, when their hits could be recounted: without the prompts nobody knows what the texts should hold.
+    pub(crate) fn recounted(&self) -> Option<(&Arm, &Arm)> {
+        self.pair().filter(|_| !self.samples.is_empty())
     }
 
     /// One digest over the digests of every file of the pack; None in files of the reference.

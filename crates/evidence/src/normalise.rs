@@ -1,13 +1,14 @@
 //! From a document to the one model of needle evidence.
 
-use crate::json::{At, median, round};
+use crate::json::{At, integer, median, round, whole};
 use crate::model::{
-    Acceptance, Arm, CURRENT, DRIVER, MemoryFigure, MemoryKind, Niah, NiahKind, PEAK, PromptFit, Provenance,
-    Restoration, Row, Settings, ThroughputFigure, TimeScope,
+    Acceptance, Arm, ArmAttention, ArmFidelity, CURRENT, DRIVER, MemoryFigure, MemoryKind, Niah, NiahKind,
+    PEAK, PromptFit, Provenance, Restoration, Row, Settings, ThroughputFigure, TimeScope,
 };
 use crate::recompute::analytic;
 use crate::stats::{clopper_pearson, wilson};
 use niah::{Dataset, Rung, Sample, Score};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// The samples of these bounds; empty when no dataset can be made from them.
@@ -22,7 +23,7 @@ fn samples(n: u64, min_lines: u64, max_lines: u64, seed: i64) -> Vec<Sample> {
 pub(crate) fn niah(value: &Value) -> Option<Niah> {
     let kind = NiahKind::of(value.text("/kind")?)?;
     let n = value.whole("/config/n_samples")?;
-    let seed = value.at("/config/seed").and_then(Value::as_i64)?;
+    let seed = value.at("/config/seed").and_then(integer)?;
     let (min_lines, max_lines) =
         (value.whole("/config/haystack_min_lines")?, value.whole("/config/haystack_max_lines")?);
     let samples = samples(n, min_lines, max_lines, seed);
@@ -70,7 +71,9 @@ pub(crate) fn niah(value: &Value) -> Option<Niah> {
         memory: memory(value, kind),
         throughput: throughput(value, kind, &arms),
         arms,
-        restoration: restoration(value),
+        restoration: own_block(value, "/restoration", |entry, key| Restoration { key, ..entry }),
+        fidelity: own_block(value, "/fidelity", |entry, key| ArmFidelity { key, ..entry }),
+        attention: own_block(value, "/attention_mass", |entry, key| ArmAttention { key, ..entry }),
         provenance,
         samples,
     })
@@ -90,9 +93,10 @@ pub(crate) fn acceptance(value: &Value, shape: &str) -> Option<Acceptance> {
     })
 }
 
-fn prompt_lens(value: &Value, kind: NiahKind) -> Option<Vec<u64>> {
+/// Prompt lengths as stored, in tokens; None when they are not recorded.
+pub(crate) fn prompt_lens(value: &Value, kind: NiahKind) -> Option<Vec<u64>> {
     if let Some(lens) = value.list("/config/prompt_token_lens") {
-        return lens.iter().map(Value::as_u64).collect();
+        return lens.iter().map(whole).collect();
     }
     let rows = value.list(&format!("/attention_window/per_config/{}/per_sample", kind.sut()))?;
     rows.iter().map(|row| row.whole("/seq_len")).collect()
@@ -178,7 +182,7 @@ fn arm(key: &str, block: &Value, n: u64, samples: &[Sample]) -> Arm {
                 hit: score.strict,
                 hit_ignoring_case: score.ignoring_case,
                 stored_hit: flags.get(index).and_then(Value::as_bool),
-                tokens: tokens.get(index).and_then(Value::as_u64),
+                tokens: tokens.get(index).and_then(whole),
                 rate: rates.as_ref().and_then(|rates| rates.get(index).copied()),
                 answer,
                 text,
@@ -199,6 +203,8 @@ fn arm(key: &str, block: &Value, n: u64, samples: &[Sample]) -> Arm {
         median_tok_s: rates.as_deref().and_then(median),
         decode_tok_s: None,
         mean_latency_s: block.number("/mean_latency_s"),
+        rates: rates.unwrap_or_default(),
+        tokens: block.numbers("/per_sample_decode_tokens").unwrap_or_default(),
         rows,
     }
 }
@@ -299,11 +305,11 @@ fn wall_scope(block: &Value) -> TimeScope {
     }
 }
 
-fn restoration(value: &Value) -> Vec<Restoration> {
-    let Some(blocks) = value.at("/restoration").and_then(Value::as_object) else { return Vec::new() };
-    let parsed = blocks.iter().filter_map(|(key, block)| {
-        let counters: Restoration = serde_json::from_value(block.clone()).ok()?;
-        Some(Restoration { key: key.clone(), ..counters })
-    });
-    parsed.collect()
+/// The readable entries of one of our own blocks, which has one an arm.
+fn own_block<T: DeserializeOwned>(value: &Value, pointer: &str, keyed: impl Fn(T, String) -> T) -> Vec<T> {
+    let Some(blocks) = value.at(pointer).and_then(Value::as_object) else { return Vec::new() };
+    let parsed = |(key, block): (&String, &Value)| {
+        serde_json::from_value(block.clone()).ok().map(|entry| keyed(entry, key.clone()))
+    };
+    blocks.iter().filter_map(parsed).collect()
 }

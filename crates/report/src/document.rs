@@ -272,10 +272,19 @@ fn run<'a>(audit: &'a Audit, names: &'a BTreeMap<PathBuf, String>) -> Option<Run
 
 /// An arm in words: what it restores is in the name.
 fn arm_in_words(niah: &Niah, key: &str) -> String {
+    if let Some(alpha) = key.strip_prefix("k3_cross_model_alpha_") {
+        return format!("restored, {alpha} true K/V mixed in");
+    }
     match key {
         "oracle" | "oracle_full_attention" => "oracle",
         "sink_window" | "v03_sink_window" => "sink + window",
-        "no_restoration" => "nothing restored",
+        "no_restoration" => "control: hidden in place of f_θ",
+        "no_restoration_s5" => "control: hidden in place of f_θ, S5",
+        "no_restoration_ftheta_only" => "control: hidden in place of f_θ, f_θ only",
+        "random_restoration" => "control: noise in place of f_θ",
+        "random_restoration_s5" => "control: noise in place of f_θ, S5",
+        "random_restoration_ftheta_only" => "control: noise in place of f_θ, f_θ only",
+        "k3_same_checkpoint" => "restored, same checkpoint",
         "k3_cross_model_s5" => "restored, S5 + f_θ",
         "k3_cross_model_ftheta_only" => "restored, f_θ only",
         "k3_identity_restore" => "restored, identity",
@@ -293,7 +302,8 @@ fn mark(kind: NiahKind, key: &str) -> Mark {
     match key {
         key if key == kind.sut() => Mark::Restored,
         key if key == kind.oracle() => Mark::Oracle,
-        "k3_cross_model_s5" | "k3_cross_model_ftheta_only" | "k3_identity_restore" => Mark::Variant,
+        "k3_identity_restore" | "k3_same_checkpoint" => Mark::Variant,
+        key if key.starts_with("k3_cross_model_") => Mark::Variant,
         _ => Mark::Control,
     }
 }
@@ -495,7 +505,7 @@ fn restoration(runs: &[Run<'_>]) -> Section {
         "platform",
         "arm",
         "complete",
-        "layers from f_θ / captured",
+        "layers",
         "evicted positions",
         "passes",
         "drafter + f_θ + capture",
@@ -511,8 +521,7 @@ fn restoration(runs: &[Run<'_>]) -> Section {
 }
 
 fn restoration_cells(niah: &Niah, counters: &Restoration) -> [Cell; 6] {
-    let captured = counters.layers.iter().filter(|layer| layer.from_capture > 0).count();
-    let complete = if counters.is_complete() {
+    let complete = if counters.is_accounted() {
         chip(Tone::Pass, "every position")
     } else {
         chip(Tone::Fail, "incomplete")
@@ -520,7 +529,7 @@ fn restoration_cells(niah: &Niah, counters: &Restoration) -> [Cell; 6] {
     [
         text(arm_in_words(niah, &counters.key)),
         Cell::Chip(complete),
-        number(format!("{} / {captured} of {}", counters.f_theta_layers(), counters.layers.len())),
+        text(counters.layers_in_words()),
         number(counters.evicted_positions.to_string()),
         number(counters.passes.to_string()),
         number(format!(

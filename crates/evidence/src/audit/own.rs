@@ -2,7 +2,8 @@
 
 use super::Case;
 use crate::Finding;
-use crate::model::dataset_digest;
+use crate::json::{At, eq};
+use crate::model::{Distance, NiahKind, dataset_digest};
 use serde_json::json;
 
 /// Hostile bounds must not keep the audit busy: longer datasets (some 500 MB of text) are not hashed.
@@ -12,6 +13,8 @@ pub(super) fn rules(case: &Case, out: &mut Vec<Finding>) {
     counters(case, out);
     dataset(case, out);
     control(case, out);
+    fidelity(case, out);
+    teacher_forced(case, out);
 }
 
 /// Every evicted position of every layer of the arm under test must have been injected.
@@ -52,16 +55,41 @@ fn dataset(case: &Case, out: &mut Vec<Finding>) {
     }
 }
 
-/// An arm with nothing restored that recalls as much as the restored one: restoration carries nothing.
+/// A control that recalls as much as the arm under test: what the control leaves out carries nothing.
 fn control(case: &Case, out: &mut Vec<Finding>) {
     let Some(sut) = case.niah.sut().filter(|sut| sut.hits > 0) else { return };
-    let controls = ["sink_window", "no_restoration", "v03_sink_window"];
-    let equal = controls.iter().filter_map(|key| case.niah.arm(key)).find(|arm| arm.hits >= sut.hits);
-    if let Some(arm) = equal {
+    let controls = ["sink_window", "no_restoration", "random_restoration", "v03_sink_window"];
+    for arm in controls.iter().filter_map(|key| case.niah.arm(key)).filter(|arm| arm.hits >= sut.hits) {
         let message =
             format!("{} recalls {}/{}, the restored arm {}/{}", arm.key, arm.hits, arm.n, sut.hits, sut.n);
         let pointer = format!("/results/{}", arm.key);
         let data = json!({ "arm": arm.key, "hits": arm.hits, "restored": sut.hits });
         out.push(Finding::new("RESTORATION_NOT_LOAD_BEARING", pointer, message, data));
+    }
+}
+
+/// Means and worst cases follow from the samples.
+fn fidelity(case: &Case, out: &mut Vec<Finding>) {
+    for arm in &case.niah.fidelity {
+        let values = |pick: fn(&Distance) -> f64| arm.samples.iter().map(pick).collect::<Vec<_>>();
+        let follows = |pick: fn(&Distance) -> f64| {
+            let values = values(pick);
+            let mean = values.iter().sum::<f64>() / values.len() as f64;
+            let worst = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            eq(pick(&arm.mean), mean) && eq(pick(&arm.worst), worst)
+        };
+        if !(follows(|distance| distance.max_abs_logit_difference) && follows(|distance| distance.kl)) {
+            let message = format!("{}: mean or worst distance does not follow from the samples", arm.key);
+            let pointer = format!("/fidelity/{}", arm.key);
+            out.push(Finding::new("FIDELITY_STAT_MISMATCH", pointer, message, json!({ "arm": arm.key })));
+        }
+    }
+}
+
+/// On the Mac's kind the rule is the reference's own (see `mac`).
+fn teacher_forced(case: &Case, out: &mut Vec<Finding>) {
+    if case.value.is_on("/config/teacher_forced") && !case.is(NiahKind::CrossModelMac) {
+        let message = "the answer was fed whatever was predicted";
+        out.push(Finding::new("TEACHER_FORCED", "/config/teacher_forced", message, json!({})));
     }
 }
