@@ -381,13 +381,12 @@ fn holds_digits(row: &Row) -> bool {
 }
 
 fn rates(arm: &Arm, median_tok_s: f64) -> RatesDocument {
-    let rates = || arm.rows.iter().filter_map(|row| row.rate);
-    let tokens: Vec<f64> = arm.rows.iter().filter_map(|row| row.tokens).map(|tokens| tokens as f64).collect();
+    let rates = || arm.rates.iter().copied();
     let (low, high) = (rates().reduce(f64::min), rates().reduce(f64::max));
     RatesDocument {
         median_tok_s: round(median_tok_s, 4),
         lat_spread: low.zip(high).filter(|(low, _)| *low > 0.0).map(|(low, high)| round(high / low, 2)),
-        median_decode_tokens: median(&tokens),
+        median_decode_tokens: median(&arm.tokens),
     }
 }
 
@@ -434,6 +433,9 @@ impl From<&Paired> for PairedDocument {
 fn memory(niah: &Niah, recomputed: &Recomputed) -> Option<MemoryDocument> {
     if let Some(table) = &recomputed.analytic {
         return Some(MemoryDocument::Formula(table.into()));
+    }
+    if niah.kind == NiahKind::CrossModelMac {
+        return None;
     }
     let mut arms: BTreeMap<String, ArmMemoryDocument> = BTreeMap::new();
     for figure in &niah.memory {

@@ -11,7 +11,7 @@ pub(crate) trait At {
         self.at(pointer)?.as_f64()
     }
     fn whole(&self, pointer: &str) -> Option<u64> {
-        self.at(pointer)?.as_u64()
+        whole(self.at(pointer)?)
     }
     fn text(&self, pointer: &str) -> Option<&str> {
         self.at(pointer)?.as_str()
@@ -36,6 +36,20 @@ impl At for Value {
     fn at(&self, pointer: &str) -> Option<&Value> {
         self.pointer(pointer).filter(|value| !value.is_null())
     }
+}
+
+/// Beyond this a float no longer holds every whole number.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// A whole number; 24.0 is one, as 24 is (RULES §0).
+pub(crate) fn integer(value: &Value) -> Option<i64> {
+    let exact = |number: &f64| number.fract() == 0.0 && number.abs() <= EXACT;
+    value.as_i64().or_else(|| value.as_f64().filter(exact).map(|number| number as i64))
+}
+
+/// A whole number of at least 0.
+pub(crate) fn whole(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| u64::try_from(integer(value)?).ok())
 }
 
 /// `|a − b| ≤ max(1e-9, 1e-9·max(|a|, |b|))` (RULES §0).

@@ -2,9 +2,11 @@
 //!
 //! Unknown keys are no error, and every key may be missing: old schemas lack whole blocks.
 
+use crate::json::{integer, whole};
 use crate::model::{Provenance, Restoration};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Number, Value};
 use serde_path_to_error::{Path, Segment};
 use std::collections::BTreeMap;
@@ -21,6 +23,27 @@ pub struct Malformed {
 
 /// A file with more malformed fields than this is malformed throughout; the first ones tell enough.
 const MOST: usize = 20;
+
+/// A whole number; 24.0 is one, as 24 is.
+struct Integer;
+
+impl<'de> Deserialize<'de> for Integer {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let number = Value::from(Number::deserialize(from)?);
+        integer(&number).map(|_| Self).ok_or_else(|| D::Error::custom(format!("{number} is no whole number")))
+    }
+}
+
+/// A whole number of at least 0.
+struct Whole;
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let number = Value::from(Number::deserialize(from)?);
+        let not = || D::Error::custom(format!("{number} is no whole number of at least 0"));
+        whole(&number).map(|_| Self).ok_or_else(not)
+    }
+}
 
 type Flags = Option<Vec<Option<bool>>>;
 type Numbers = Option<Vec<Option<Number>>>;
@@ -45,17 +68,17 @@ struct Layout {
 #[derive(Deserialize)]
 #[expect(dead_code, reason = "only the types are of interest")]
 struct Config {
-    n_samples: Option<u64>,
-    seed: Option<i64>,
-    haystack_min_lines: Option<u64>,
-    haystack_max_lines: Option<u64>,
-    sink_size: Option<u64>,
-    window_size: Option<u64>,
-    max_new_tokens: Option<u64>,
-    prompt_token_len_min: Option<u64>,
-    prompt_token_len_max: Option<u64>,
-    prompt_token_lens: Option<Vec<u64>>,
-    decode_warmup_tokens: Option<u64>,
+    n_samples: Option<Whole>,
+    seed: Option<Integer>,
+    haystack_min_lines: Option<Whole>,
+    haystack_max_lines: Option<Whole>,
+    sink_size: Option<Whole>,
+    window_size: Option<Whole>,
+    max_new_tokens: Option<Whole>,
+    prompt_token_len_min: Option<Whole>,
+    prompt_token_len_max: Option<Whole>,
+    prompt_token_lens: Option<Vec<Whole>>,
+    decode_warmup_tokens: Option<Whole>,
     model: Option<String>,
     verifier_id: Option<String>,
     verifier_path: Option<String>,
@@ -77,8 +100,8 @@ struct Config {
 #[expect(dead_code, reason = "only the types are of interest")]
 struct Arm {
     recall: Option<Number>,
-    samples_correct: Option<u64>,
-    samples_total: Option<u64>,
+    samples_correct: Option<Whole>,
+    samples_total: Option<Whole>,
     mean_latency_s: Option<Number>,
     median_latency_s: Option<Number>,
     per_sample_decoded: Option<Vec<Option<String>>>,
@@ -108,8 +131,8 @@ struct Window {
 #[derive(Deserialize)]
 #[expect(dead_code, reason = "only the types are of interest")]
 struct WindowRow {
-    seq_len: Option<u64>,
-    effective_keys_at_last_query: Option<u64>,
+    seq_len: Option<Whole>,
+    effective_keys_at_last_query: Option<Whole>,
 }
 
 #[derive(Deserialize)]
@@ -183,17 +206,17 @@ mod tests {
     fn each_malformed_field_is_named_by_its_pointer() {
         let value = json!({
             "schema_version": "two",
-            "config": { "n_samples": -1, "seed": 42, "verifier_id": 7, "unknown": [] },
+            "config": { "n_samples": -1, "seed": 42.0, "sink_size": 4.0, "verifier_id": 7, "unknown": [] },
             "results": { "a/b": { "per_sample_decoded": ["x", 3], "samples_correct": 1.5 } },
         });
         let found: Vec<String> =
             malformed(&value).into_iter().map(|m| format!("{}: {}", m.pointer, m.message)).collect();
         insta::assert_snapshot!(found.join("\n"), @r#"
         /schema_version: invalid type: string "two", expected a JSON number
-        /config/n_samples: invalid value: integer `-1`, expected u64
+        /config/n_samples: -1 is no whole number of at least 0
         /config/verifier_id: invalid type: integer `7`, expected a string
         /results/a~1b/per_sample_decoded/1: invalid type: integer `3`, expected a string
-        /results/a~1b/samples_correct: invalid type: floating point `1.5`, expected u64
+        /results/a~1b/samples_correct: 1.5 is no whole number of at least 0
         "#);
     }
 

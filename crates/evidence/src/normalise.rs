@@ -79,10 +79,13 @@ pub(crate) fn niah(value: &Value) -> Option<Niah> {
     })
 }
 
-/// The acceptance run in a file of that kind.
+/// Kinds that hold an acceptance run.
+pub(crate) const DFLASH: [&str; 2] =
+    ["k3_dflash_specdecode_acceptance", "k3_dflash_specdecode_acceptance_mac"];
+
+/// The acceptance run in a file of one of these kinds.
 pub(crate) fn acceptance(value: &Value, shape: &str) -> Option<Acceptance> {
-    let prompts =
-        value.list("/per_prompt").filter(|_| shape.starts_with("k3_dflash_specdecode_acceptance"))?;
+    let prompts = value.list("/per_prompt").filter(|_| DFLASH.contains(&shape))?;
     let texts: Option<Vec<String>> =
         prompts.iter().map(|prompt| prompt.text("/prompt").map(str::to_owned)).collect();
     Some(Acceptance {

@@ -135,7 +135,7 @@ fn restoration_s(value: &Value, sut: &str) -> Option<f64> {
 }
 
 fn paired(niah: &Niah) -> Option<Paired> {
-    let (sut, oracle) = niah.pair()?;
+    let (sut, oracle) = niah.recounted()?;
     let n = niah.n;
     if n == 0 {
         return None;

@@ -4,6 +4,7 @@ use super::Case;
 use crate::Finding;
 use crate::json::{At, eq, eq6, median, round};
 use crate::model::Arm;
+use crate::normalise;
 use serde_json::{Value, json};
 
 pub(super) fn rules(case: &Case, out: &mut Vec<Finding>) {
@@ -15,8 +16,8 @@ pub(super) fn rules(case: &Case, out: &mut Vec<Finding>) {
         overmatch(arm, out);
         throughput(case, arm, out);
         latency(case, arm, out);
-        attention_rows(case, &arm.key, out);
     }
+    attention_windows(case, out);
     prompt_lengths(case, out);
     degenerate_texts(case, out);
     tautology(case, out);
@@ -38,8 +39,9 @@ fn array_lengths(case: &Case, arm: &Arm, out: &mut Vec<Finding>) {
 }
 
 fn prompt_lengths(case: &Case, out: &mut Vec<Finding>) {
-    let (got, n) = (case.niah.prompt_lens.len() as u64, case.niah.n);
-    if got > 0 && got != n {
+    let Some(lens) = normalise::prompt_lens(case.value, case.niah.kind) else { return };
+    let (got, n) = (lens.len() as u64, case.niah.n);
+    if got != n {
         let message = format!("{got} prompt lengths for {n} samples");
         let data = json!({ "field": "prompt_token_lens", "got": got, "n": n });
         out.push(Finding::new("ARRAY_LEN_MISMATCH", "/config/prompt_token_lens", message, data));
@@ -215,27 +217,40 @@ fn latency_spread(arm: &Arm, rates: &[f64], out: &mut Vec<Finding>) {
     }
 }
 
-fn attention_rows(case: &Case, arm: &str, out: &mut Vec<Finding>) {
-    let pointer = format!("/attention_window/per_config/{arm}");
-    let Some(block) = case.value.at(&pointer) else { return };
-    let Some(rows) = block.list("/per_sample").filter(|rows| !rows.is_empty()) else { return };
-    let keys: Option<Vec<f64>> = rows.iter().map(|row| row.number("/effective_keys_at_last_query")).collect();
-    let Some(keys) = keys else { return };
-    let mean = keys.iter().sum::<f64>() / keys.len() as f64;
-    let reach = case.niah.sink.zip(case.niah.window).map(|(sink, window)| sink.saturating_add(window) as f64);
-    let expected =
-        |len: f64| if arm == "v03_sink_window" { reach.map_or(len, |reach| len.min(reach)) } else { len };
-    let wrong_mean =
-        block.number("/effective_keys_at_last_query_mean").is_some_and(|stored| !eq(mean, stored));
-    let wrong_row = rows
-        .iter()
-        .zip(&keys)
-        .any(|(row, keys)| row.number("/seq_len").is_some_and(|len| expected(len) != *keys));
-    if wrong_mean || wrong_row {
-        let message =
-            format!("{arm}: the attention window's mean or rows do not follow from the prompt lengths");
-        out.push(Finding::new("ATTN_WINDOW_MISMATCH", pointer, message, json!({ "arm": arm })));
+fn attention_windows(case: &Case, out: &mut Vec<Finding>) {
+    let blocks = case.value.at("/attention_window/per_config").and_then(Value::as_object);
+    for (arm, block) in blocks.into_iter().flatten() {
+        if wrong_mean(block) || wrong_rows(case, arm, block) {
+            let message =
+                format!("{arm}: the attention window's mean or rows do not follow from the prompt lengths");
+            let pointer = format!("/attention_window/per_config/{arm}");
+            out.push(Finding::new("ATTN_WINDOW_MISMATCH", pointer, message, json!({ "arm": arm })));
+        }
     }
+}
+
+const KEYS: &str = "/effective_keys_at_last_query";
+
+fn wrong_mean(block: &Value) -> bool {
+    let rows = block.list("/per_sample").unwrap_or_default();
+    let sum: Option<f64> = rows.iter().map(|row| row.number(KEYS)).sum();
+    let mean = sum.filter(|_| !rows.is_empty()).map(|sum| sum / rows.len() as f64);
+    let stored = block.number("/effective_keys_at_last_query_mean");
+    mean.zip(stored).is_some_and(|(mean, stored)| !eq(mean, stored))
+}
+
+/// The baseline reaches sink and window, every other arm the whole prompt.
+fn wrong_rows(case: &Case, arm: &str, block: &Value) -> bool {
+    let reach = match arm {
+        "v03_sink_window" => case.niah.sink.zip(case.niah.window).map(|(s, w)| s.saturating_add(w) as f64),
+        _ => Some(f64::INFINITY),
+    };
+    let wrong = |row: &Value, reach: f64| {
+        let (keys, len) = (row.number(KEYS), row.number("/seq_len"));
+        keys.zip(len).is_some_and(|(keys, len)| keys != len.min(reach))
+    };
+    let rows = block.list("/per_sample").unwrap_or_default();
+    reach.is_some_and(|reach| rows.iter().any(|row| wrong(row, reach)))
 }
 
 fn tautology(case: &Case, out: &mut Vec<Finding>) {

@@ -73,7 +73,7 @@ fn texts(case: &Case, out: &mut Vec<Finding>) {
 }
 
 fn oracle_floor(case: &Case, out: &mut Vec<Finding>) {
-    let Some((sut, oracle)) = case.niah.pair() else { return };
+    let Some((sut, oracle)) = case.niah.recounted() else { return };
     let n = case.niah.n;
     let pointer = format!("/results/{}", oracle.key);
     if oracle.hits == 0 {
@@ -95,7 +95,7 @@ fn oracle_floor(case: &Case, out: &mut Vec<Finding>) {
 
 fn too_few(case: &Case, out: &mut Vec<Finding>) {
     let paired = case.recomputed.paired.as_ref();
-    if paired.is_some_and(|paired| !paired.within_5pp) {
+    if paired.map_or(case.niah.pair().is_some(), |paired| !paired.within_5pp) {
         return;
     }
     let Some(mut finding) = too_small(case.niah.n, "/config/n_samples") else { return };
@@ -122,7 +122,7 @@ pub(super) fn too_small(n: u64, pointer: &str) -> Option<Finding> {
 }
 
 fn within(case: &Case, out: &mut Vec<Finding>) {
-    let Some((sut, oracle)) = case.niah.pair() else { return };
+    let Some((sut, oracle)) = case.niah.recounted() else { return };
     let n = case.niah.n;
     let exact = 20 * sut.hits.abs_diff(oracle.hits) == n;
     let two_sided = ("/gate/recall_delta_within_5pp", within_5pp(sut.hits, oracle.hits, n));
@@ -141,7 +141,7 @@ fn within(case: &Case, out: &mut Vec<Finding>) {
 }
 
 fn gate_values(case: &Case, out: &mut Vec<Finding>) {
-    let Some((sut, oracle)) = case.niah.pair() else { return };
+    let Some((sut, oracle)) = case.niah.recounted() else { return };
     let n = case.niah.n as f64;
     let delta = sut.hits as f64 - oracle.hits as f64;
     for (field, recomputed) in [
@@ -193,8 +193,8 @@ fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-12_f64.max(1e-9 * a.abs().max(b.abs()))
 }
 
-/// A list of the codes in `/gate/evidence_violations`; None when the field is absent or null.
-pub(super) fn stored_violations(value: &Value) -> Option<Vec<&str>> {
+/// The codes in `/gate/evidence_violations`, null for an entry without one; None when the field is absent or null.
+pub(super) fn stored_violations(value: &Value) -> Option<Vec<Option<&str>>> {
     let list = value.list("/gate/evidence_violations")?;
-    Some(list.iter().filter_map(|entry| entry.text("/code")).collect())
+    Some(list.iter().map(|entry| entry.text("/code")).collect())
 }

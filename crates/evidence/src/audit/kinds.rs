@@ -31,7 +31,7 @@ pub(super) fn rules(case: &Case, out: &mut Vec<Finding>) {
 fn same_checkpoint(case: &Case, out: &mut Vec<Finding>) {
     let message = "proposer and verifier are one checkpoint: restored K/V are the true ones";
     out.push(Finding::new("SELF_PROJECTION", "/config/model", message, json!({})));
-    if schema(case.value).is_some_and(|version| version < 4) {
+    if schema(case.value).is_none_or(|version| version < 4) {
         let message = "this schema records no per-sample rates";
         out.push(Finding::new("THROUGHPUT_ABSENT", "/schema_version", message, json!({})));
     }
@@ -82,7 +82,8 @@ fn cross_model(case: &Case, out: &mut Vec<Finding>) {
         let message = "whether full layers were kept exact is not recorded";
         out.push(Finding::new("S5_FLAG_ABSENT", "/config/s5_exact_full_attn", message, json!({})));
     }
-    let no_hit = case.niah.sut().is_some_and(|sut| sut.hits == 0);
+    let recounted = !case.niah.samples.is_empty();
+    let no_hit = case.niah.sut().is_some_and(|sut| recounted && sut.hits == 0);
     if case.value.is_on("/gate/architectural_correctness") && no_hit {
         let message = "architectural correctness is true while the arm recalls nothing";
         out.push(Finding::new(

@@ -6,7 +6,7 @@ use crate::Finding;
 use crate::json::{At, round};
 use crate::model::NiahKind;
 use crate::normalise::stage_rows;
-use crate::recompute::row_prefill;
+use crate::recompute::{Analytic, row_prefill};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -194,7 +194,7 @@ fn wall_scope(
     }
     let prefill: f64 = rows.iter().filter_map(row_prefill).sum();
     let total = prefill + sum("/decode_s") + sum("/build_restoration_s") + sum("/aux_prompt_capture_s");
-    let rate = round(tokens? / total, 4);
+    let rate = round(tokens? / Some(total).filter(|total| *total > 0.0)?, 4);
     let message =
         format!("{arm}: the wall time of {wall} s is decoding alone; with prefill it is {total:.3} s");
     let data = json!({ "arm": arm, "wall_seconds": wall, "true_e2e_s": round(total, 3), "true_tok_s": rate });
@@ -248,47 +248,65 @@ fn memory(case: &Case, same_path: bool, out: &mut Vec<Finding>) {
         return;
     }
     memory_sums(value, out);
-    let Some(table) = &case.recomputed.analytic else { return };
-    let claimed = table.claimed_savings_pct;
-    if let Some((claimed, again)) = claimed.zip(table.savings_pct).filter(|(claimed, again)| claimed != again)
-    {
-        let message = format!("a saving of {claimed} % is stored, the table gives {again} %");
-        let data = json!({ "claimed": claimed, "recomputed": again });
-        out.push(Finding::new("SAVINGS_MISMATCH", "/memory/savings_vs_naive_pct", message, data));
+    let table = case.recomputed.analytic.as_ref();
+    if let Some(table) = table {
+        memory_claims(value, table, out);
     }
-    let naive_mb = round(table.naive / 1e6, 2);
-    let pointer = "/memory/naive_full_kv/total_resident_mb";
-    if let Some(stored) = value.number(pointer).filter(|stored| *stored != naive_mb) {
-        let message = format!("{stored} MB is stored for the unbounded cache, the table gives {naive_mb}");
-        out.push(Finding::new(
-            "NAIVE_MISMATCH",
-            pointer,
-            message,
-            json!({ "claimed": stored, "recomputed": naive_mb }),
-        ));
-    }
-    let formula_mb = round(table.total / 1e6, 2);
-    let peak = value.at("/memory/measured_peak_mb");
-    let data = json!({
-        "claimed_savings_pct": claimed,
-        "formula_mb": formula_mb,
-        "measured_peak_mb": peak,
-        "formula_matches_run": value.at("/memory/s5/formula_matches_run"),
-    });
-    let message = format!("{formula_mb} MB resident K/V is a formula");
-    out.push(Finding::new("MEM_ANALYTIC", "/memory/s5", message, data));
-    let native_mb = round(table.native / 1e6, 2);
-    let saving = table.savings_vs_native_pct;
-    let shown = saving.unwrap_or_default();
-    let message = format!("against the model's native cache of {native_mb} MB the saving is {shown} %");
-    let data =
-        json!({ "naive_mb": naive_mb, "native_hybrid_mb": native_mb, "savings_vs_native_pct": saving });
-    out.push(Finding::new("MEM_BASELINE_INFLATED", "/memory/naive_full_kv", message, data));
+    memory_scope(value, table, out);
     if same_path {
         let message = "the run used the native cache; the formula describes another";
-        let data = json!({ "claimed_savings_pct": claimed });
+        let data = json!({ "claimed_savings_pct": value.number(SAVINGS) });
         out.push(Finding::new("MEM_FORMULA_NOT_THE_RUN", "/memory/s5", message, data));
     }
+}
+
+const SAVINGS: &str = "/memory/savings_vs_naive_pct";
+
+/// The stored saving and the stored unbounded cache against the table.
+fn memory_claims(value: &Value, table: &Analytic, out: &mut Vec<Finding>) {
+    let savings = value.number(SAVINGS).zip(table.savings_pct);
+    if let Some((claimed, again)) = savings.filter(|(claimed, again)| claimed != again) {
+        let message = format!("a saving of {claimed} % is stored, the table gives {again} %");
+        let data = json!({ "claimed": claimed, "recomputed": again });
+        out.push(Finding::new("SAVINGS_MISMATCH", SAVINGS, message, data));
+    }
+    let naive_mb = megabytes(table.naive);
+    let pointer = "/memory/naive_full_kv/total_resident_mb";
+    if let Some(claimed) = value.number(pointer).filter(|claimed| *claimed != naive_mb) {
+        let message = format!("{claimed} MB is stored for the unbounded cache, the table gives {naive_mb}");
+        let data = json!({ "claimed": claimed, "recomputed": naive_mb });
+        out.push(Finding::new("NAIVE_MISMATCH", pointer, message, data));
+    }
+}
+
+/// What a formula is worth; null where the table does not add up to a number.
+fn memory_scope(value: &Value, table: Option<&Analytic>, out: &mut Vec<Finding>) {
+    let formula_mb = table.map(|table| megabytes(table.total));
+    let data = json!({
+        "claimed_savings_pct": value.number(SAVINGS),
+        "formula_mb": formula_mb,
+        "measured_peak_mb": value.at("/memory/measured_peak_mb"),
+        "formula_matches_run": value.at("/memory/s5/formula_matches_run"),
+    });
+    let shown = formula_mb.map_or_else(String::new, |mb| format!(" of {mb} MB"));
+    let message = format!("the resident K/V{shown} is a formula");
+    out.push(Finding::new("MEM_ANALYTIC", "/memory/s5", message, data));
+    let data = json!({
+        "naive_mb": table.map(|table| megabytes(table.naive)),
+        "native_hybrid_mb": table.map(|table| megabytes(table.native)),
+        "savings_vs_native_pct": table.and_then(|table| table.savings_vs_native_pct),
+    });
+    let shown = table.and_then(|table| Some((megabytes(table.native), table.savings_vs_native_pct?)));
+    let message = shown.map_or_else(
+        || "the saving is against a cache larger than the model's own".to_owned(),
+        |(mb, saving)| format!("against the model's native cache of {mb} MB the saving is {saving} %"),
+    );
+    out.push(Finding::new("MEM_BASELINE_INFLATED", "/memory/naive_full_kv", message, data));
+}
+
+/// 10⁶ bytes, 2 decimals.
+fn megabytes(bytes: f64) -> f64 {
+    round(bytes / 1e6, 2)
 }
 
 fn memory_sums(value: &Value, out: &mut Vec<Finding>) {
@@ -311,8 +329,9 @@ fn memory_sums(value: &Value, out: &mut Vec<Finding>) {
 fn violations(case: &Case, out: &mut Vec<Finding>) {
     let Some(stored) = stored_violations(case.value) else { return };
     let again = case.recomputed.repo_gate_codes.clone().unwrap_or_default();
-    if stored != again {
-        let message = format!("stored violations {stored:?}, the reference's gate gives {again:?}");
+    if !stored.iter().copied().eq(again.iter().copied().map(Some)) {
+        let named: Vec<&str> = stored.iter().map(|code| code.unwrap_or("an entry without a code")).collect();
+        let message = format!("stored violations {named:?}, the reference's gate gives {again:?}");
         let data = json!({ "claimed": stored, "recomputed": again });
         out.push(Finding::new("EVIDENCE_VIOLATIONS_MISMATCH", "/gate/evidence_violations", message, data));
     }

@@ -22,7 +22,10 @@ use crate::model::{Acceptance, Niah, NiahKind};
 use crate::normalise::{self, acceptance};
 use crate::read::{self, File, Place, ReadError};
 use crate::recompute::{self, Recomputed};
-use crate::{Finding, json::At};
+use crate::{
+    Finding,
+    json::{At, integer},
+};
 pub use neighbours::CrossFile;
 use neighbours::Needed;
 use rayon::prelude::*;
@@ -243,7 +246,7 @@ fn without_violations(gate: &Value) -> Value {
 /// RULES §6.1, in order: the verdict, the verdict ignoring schema age, the strict one.
 fn niah_verdicts(niah: &Niah, value: &Value, findings: &[Finding], integrity_ok: bool) -> [Verdict; 3] {
     let fired = |codes: &[&str]| findings.iter().any(|finding| codes.contains(&finding.code));
-    let gate = match niah.pair() {
+    let gate = match niah.recounted() {
         _ if !integrity_ok => Verdict::Fail,
         None => Verdict::Inconclusive,
         Some((sut, oracle)) if !recompute::within_5pp(sut.hits, oracle.hits, niah.n) => Verdict::Fail,
@@ -261,10 +264,7 @@ fn niah_verdicts(niah: &Niah, value: &Value, findings: &[Finding], integrity_ok:
     [if legacy { Verdict::Legacy } else { gate }, ageless, strict]
 }
 
-/// Schema version for tests: missing counts as 1; None when it is no number.
+/// Schema version for tests: missing counts as 1; None when it is no whole number.
 pub(crate) fn schema(value: &Value) -> Option<i64> {
-    match value.get("schema_version") {
-        None => Some(1),
-        Some(version) => version.as_i64(),
-    }
+    value.at("/schema_version").map_or(Some(1), integer)
 }

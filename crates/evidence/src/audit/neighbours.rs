@@ -6,6 +6,7 @@ use crate::compare;
 use crate::finding::INTEGRITY;
 use crate::json::At;
 use crate::model::{DRIVER, Niah, NiahKind};
+use crate::normalise::DFLASH;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -16,7 +17,6 @@ use ts_rs::TS;
 const CODEC: &str = "k2a_kl_mac_smoke";
 const LADDER: &str = "k2a_production_smoke_ladder_mac";
 const PRIMARY_DECODE: &str = "primary_decode_mac_acceptance";
-const DFLASH: &str = "k3_dflash_specdecode_acceptance";
 
 /// What the neighbours need of a file beyond its audit. Documents are kept for the few kinds whose rules read them.
 pub(super) struct Needed {
@@ -27,7 +27,7 @@ pub(super) struct Needed {
 
 impl Needed {
     pub(super) fn of(value: &Value, shape: &str) -> Self {
-        let kept = [CODEC, LADDER, PRIMARY_DECODE].contains(&shape) || shape.starts_with(DFLASH);
+        let kept = [CODEC, LADDER, PRIMARY_DECODE].contains(&shape) || DFLASH.contains(&shape);
         let blocks = value.as_object().into_iter().flatten();
         let weights = blocks.filter_map(|(_, block)| block.number("/weight_bytes"));
         Self { document: kept.then(|| value.clone()), weight_bytes: weights.reduce(f64::max) }

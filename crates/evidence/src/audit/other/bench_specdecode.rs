@@ -75,20 +75,26 @@ fn sample_rates(value: &Value, out: &mut Vec<Finding>) {
 
 /// A mean of rates weighs short samples as much as long ones; tokens over time is what a user gets.
 fn totals(value: &Value, out: &mut Vec<Finding>) {
-    let samples = value.list(&format!("{FUSED}/per_sample")).unwrap_or_default();
-    let sum = |key: &str| samples.iter().map(|row| row.number(key)).sum::<Option<f64>>();
-    let Some((tokens, seconds)) = sum("/decode_tokens").zip(sum("/decode_s").filter(|s| *s != 0.0)) else {
+    if value.at(FUSED).is_none() {
         return;
-    };
-    let aggregate = tokens / seconds;
+    }
+    let aggregate = aggregate(value);
     let plain = value.number(PLAIN_RATE).filter(|rate| *rate != 0.0);
     let data = json!({
         "mean_of_rates": value.at(FUSED_RATE),
-        "aggregate": round(aggregate, 3),
-        "aggregate_speedup": plain.map(|rate| round(aggregate / rate, 3)),
+        "aggregate": aggregate.map(|rate| round(rate, 3)),
+        "aggregate_speedup": aggregate.zip(plain).map(|(rate, plain)| round(rate / plain, 3)),
     });
-    let message = format!("the stored rate is a mean of rates; tokens over time give {aggregate:.3}");
+    let shown = aggregate.map_or_else(String::new, |rate| format!("; tokens over time give {rate:.3}"));
+    let message = format!("the stored rate is a mean of rates{shown}");
     out.push(Finding::new("MEAN_OF_RATES", FUSED_RATE, message, data));
+}
+
+/// All tokens over all decode seconds; None when a sample lacks either.
+fn aggregate(value: &Value) -> Option<f64> {
+    let samples = value.list(&format!("{FUSED}/per_sample"))?;
+    let sum = |key: &str| samples.iter().map(|row| row.number(key)).sum::<Option<f64>>();
+    Some(sum("/decode_tokens")? / sum("/decode_s").filter(|seconds| *seconds != 0.0)?)
 }
 
 fn renamed(case: &Case, out: &mut Vec<Finding>) {

@@ -3,14 +3,11 @@
 use super::{Case, Family, Summary, no_gate, picked};
 use crate::Finding;
 use crate::json::{At, eq};
+use crate::normalise::DFLASH;
 use serde_json::{Value, json};
 
-pub(super) const FAMILY: Family = Family {
-    holds: |shape| matches!(shape, "k3_dflash_specdecode_acceptance" | "k3_dflash_specdecode_acceptance_mac"),
-    summary,
-    rules,
-    verdict: no_gate,
-};
+pub(super) const FAMILY: Family =
+    Family { holds: |shape| DFLASH.contains(&shape), summary, rules, verdict: no_gate };
 
 const LOSSLESS: &str = "/aggregate/lossless_vs_ar";
 

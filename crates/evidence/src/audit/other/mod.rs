@@ -91,10 +91,10 @@ pub(super) fn summary(case: &Case) -> Summary {
 
 /// Every rule on the file itself.
 pub(super) fn rules(case: &Case, out: &mut Vec<Finding>) {
-    if case.value.at("/kind").is_none() {
+    if case.value.text("/kind").is_none() {
         let message = "the file names no kind";
         out.push(Finding::new("NO_KIND", "/kind", message, json!({ "shape": case.shape })));
-    } else if case.value.get("schema_version").is_none() {
+    } else if case.value.at("/schema_version").is_none() {
         let message = "the file names no schema version";
         out.push(Finding::new("NO_SCHEMA_VERSION", "/schema_version", message, json!({})));
     }

@@ -36,7 +36,8 @@ fn rules(case: &Case, out: &mut Vec<Finding>) {
     if case.value.at("/oracle").is_none() {
         no_oracle("/sweep", out);
     }
-    if rows(case.value, "/sweep").any(|(_, row)| row.list("/per_sample_decoded").is_none()) {
+    let points = case.value.list("/sweep").unwrap_or_default();
+    if points.is_empty() || points.iter().any(|point| point.list("/per_sample_decoded").is_none()) {
         no_texts("/sweep", out);
     }
     out.extend(case.value.whole(SAMPLES).and_then(|n| too_small(n, SAMPLES)));
