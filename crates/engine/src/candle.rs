@@ -1,10 +1,12 @@
 //! The [`Backend`] on candle: CPU, arithmetic in f32.
 
-use crate::backend::{Activation, Backend, Mask, Stored};
+use crate::backend::{Activation, Backend, Mask, Numbers, Stored};
 use crate::{Error, numeric};
+use candle_core::quantized::{QStorage, QTensor};
 use candle_core::{CpuStorage, CustomOp2, CustomOp3, D, DType, Device, InplaceOp1, Layout, Shape, Tensor};
 use rayon::prelude::*;
 use safetensors::Dtype;
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// Version of candle that this program is built with; a test holds it against `Cargo.lock`.
@@ -53,13 +55,18 @@ pub struct Angles {
 }
 
 /// A matrix [out, in].
-pub struct Weight(Tensor);
+pub enum Weight {
+    /// Plain f32.
+    Dense(Tensor),
+    /// Blocks of a GGUF file, as they are.
+    Blocks(QTensor),
+}
 
 /// Experts laid out for one product over all of them: gate and up [E·I, H], down [H, E·I].
 pub struct Experts {
-    gate: Weight,
-    up: Weight,
-    down: Weight,
+    gate: Tensor,
+    up: Tensor,
+    down: Tensor,
     factors: Vec<f32>,
     inner: usize,
 }
@@ -81,14 +88,20 @@ impl Backend for Candle {
     }
 
     fn weight(&self, stored: Stored) -> Result<Weight, Error> {
-        Ok(Weight(self.expand(stored)?))
+        match stored {
+            Stored::Blocks { shape, format, bytes } => {
+                let storage = QStorage::from_data(Cow::Owned(bytes), &self.device, format)?;
+                Ok(Weight::Blocks(QTensor::new(storage, shape)?))
+            }
+            plain => Ok(Weight::Dense(self.expand(plain)?)),
+        }
     }
 
     fn experts(&self, gate: Stored, up: Stored, down: Stored, factors: Vec<f32>) -> Result<Experts, Error> {
         let (gate, up, down) = (self.expand(gate)?, self.expand(up)?, self.expand(down)?);
         let (experts, inner, hidden) = gate.dims3()?;
-        let rows = |x: Tensor| Ok::<_, Error>(Weight(x.reshape((experts * inner, hidden))?));
-        let down = Weight(down.permute((1, 0, 2))?.reshape((hidden, experts * inner))?);
+        let rows = |x: Tensor| Ok::<_, Error>(x.reshape((experts * inner, hidden))?);
+        let down = down.permute((1, 0, 2))?.reshape((hidden, experts * inner))?;
         Ok(Experts { gate: rows(gate)?, up: rows(up)?, down, factors, inner })
     }
 
@@ -106,11 +119,18 @@ impl Backend for Candle {
 
     fn embed(&self, table: &Weight, ids: &[u32], scale: f32) -> Result<Tensor, Error> {
         let ids = Tensor::new(ids, &self.device)?;
-        Ok((table.0.index_select(&ids, 0)? * f64::from(scale))?)
+        let rows = match table {
+            Weight::Dense(table) => table.index_select(&ids, 0)?,
+            Weight::Blocks(table) => table.embedding(&ids)?,
+        };
+        Ok((rows * f64::from(scale))?)
     }
 
     fn linear(&self, x: &Tensor, weight: &Weight) -> Result<Tensor, Error> {
-        Ok(x.matmul(&weight.0.t()?)?)
+        match weight {
+            Weight::Dense(weight) => product(x, weight),
+            Weight::Blocks(weight) => Ok(x.contiguous()?.apply_op1_no_bwd(weight)?),
+        }
     }
 
     fn add(&self, a: &Tensor, b: &Tensor) -> Result<Tensor, Error> {
@@ -243,8 +263,24 @@ impl Candle {
     fn expand(&self, stored: Stored) -> Result<Tensor, Error> {
         match stored {
             Stored::Dense { shape, values } => self.tensor(values.dtype, &shape, &values.bytes),
-            Stored::Affine { .. } | Stored::Blocks { .. } => {
-                Err(Error::Tensor("quantised weights are not supported yet".into()))
+            Stored::Affine { shape, bits, group, codes, scales, biases } => {
+                let floats = |part: Numbers| {
+                    let len = part.bytes.len() / (part.dtype.bitsize() / 8).max(1);
+                    self.to_f32(&self.tensor(part.dtype, &[len], &part.bytes)?)
+                };
+                let (scales, biases) = (floats(scales)?, floats(biases)?);
+                let mut values = vec![0f32; shape.iter().product()];
+                let groups = values.par_chunks_mut(group).zip(codes.par_chunks(group * bits / 8));
+                groups.zip(&scales).zip(&biases).with_min_len(256).for_each(
+                    |(((out, codes), scale), bias)| {
+                        numeric::dequantise(out, codes, bits, *scale, *bias);
+                    },
+                );
+                Ok(Tensor::from_vec(values, shape, &self.device)?)
+            }
+            Stored::Blocks { shape, format, bytes } => {
+                let storage = QStorage::from_data(Cow::Owned(bytes), &self.device, format)?;
+                Ok(QTensor::new(storage, shape)?.dequantize(&self.device)?)
             }
         }
     }
@@ -252,9 +288,9 @@ impl Candle {
     /// Every expert on every row in one product; unchosen experts weigh 0.
     fn dense(&self, x: &Tensor, weights: Vec<f32>, experts: &Experts) -> Result<Tensor, Error> {
         let weights = Tensor::from_vec(weights, (x.dim(0)?, experts.factors.len()), &self.device)?;
-        let (gate, up) = (self.linear(x, &experts.gate)?, self.linear(x, &experts.up)?);
+        let (gate, up) = (product(x, &experts.gate)?, product(x, &experts.up)?);
         let inner = gate.apply_op3_no_bwd(&up, &weights, &WeightedGelu)?;
-        self.linear(&inner, &experts.down)
+        product(&inner, &experts.down)
     }
 
     /// Each expert on the rows that chose it.
@@ -271,15 +307,20 @@ impl Candle {
             let factors = Tensor::from_vec(factors, (rows.len(), 1), &self.device)?;
             let rows = Tensor::new(rows, &self.device)?;
             let chosen = x.index_select(&rows, 0)?;
-            let part = |weight: &Weight| Ok::<_, Error>(Weight(weight.0.narrow(0, expert * inner, inner)?));
+            let part = |weight: &Tensor| weight.narrow(0, expert * inner, inner);
             let (gate, up) =
-                (self.linear(&chosen, &part(&experts.gate)?)?, self.linear(&chosen, &part(&experts.up)?)?);
+                (product(&chosen, &part(&experts.gate)?)?, product(&chosen, &part(&experts.up)?)?);
             let act = gate.apply_op3_no_bwd(&up, &factors, &WeightedGelu)?;
-            let result = self.linear(&act, &Weight(experts.down.0.narrow(1, expert * inner, inner)?))?;
+            let result = product(&act, &experts.down.narrow(1, expert * inner, inner)?)?;
             out = out.index_add(&rows, &result, 0)?;
         }
         Ok(out)
     }
+}
+
+/// `x` [T, in] times the transpose of `weight` [out, in].
+fn product(x: &Tensor, weight: &Tensor) -> Result<Tensor, Error> {
+    Ok(x.matmul(&weight.t()?)?)
 }
 
 /// Turns one row of router scores into weights: softmax, the `top_k` largest renormalised, each expert's factor; 0 else.
@@ -429,7 +470,53 @@ fn f32_mut<'a>(storage: &'a mut CpuStorage, layout: &Layout) -> candle_core::Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::Numbers;
+
+    #[test]
+    fn attention_under_every_mask_is_the_plain_sum_over_the_keys_it_sees() {
+        let (candle, groups, repeat, dim, len) = (Candle::cpu(), 2, 2, 4, 300);
+        let heads = groups * repeat;
+        let wave = |count: usize, step: f32| {
+            let values: Vec<f32> = (0..count * len * dim).map(|i| 2.0 * (i as f32 * step).sin()).collect();
+            Tensor::from_vec(values, (count, len, dim), &candle.device).unwrap()
+        };
+        let (q, k, v) = (wave(heads, 0.71), wave(groups, 1.37), wave(groups, 0.53));
+        let [qs, ks, vs] = [&q, &k, &v].map(|x| candle.to_f32(x).unwrap());
+        let row = |x: &[f32], head: usize, at: usize| x[(head * len + at) * dim..][..dim].to_vec();
+        for mask in [
+            Mask::Causal,
+            Mask::Sliding { window: 50 },
+            Mask::SinkWindow { sink: 4, window: 64 },
+            Mask::Hiding { from: 4, to: 236, window: None },
+            Mask::Hiding { from: 4, to: 236, window: Some(128) },
+            Mask::Hiding { from: 0, to: 299, window: Some(128) },
+        ] {
+            let ours = candle.to_f32(&candle.attention(&q, &k, &v, 0.5, mask).unwrap()).unwrap();
+            let watched = 4..236;
+            let mut mass = 0.0;
+            for (head, query) in (0..heads).flat_map(|head| (0..len).map(move |query| (head, query))) {
+                let (early, near) = mask.visible(query, len);
+                let keys: Vec<usize> = early.chain(near).collect();
+                let score = |key: &usize| {
+                    let (q, k) = (row(&qs, head, query), row(&ks, head / repeat, *key));
+                    (0.5 * q.iter().zip(&k).map(|(a, b)| a * b).sum::<f32>()).exp()
+                };
+                let scores: Vec<f32> = keys.iter().map(score).collect();
+                let sum: f32 = scores.iter().sum();
+                for d in 0..dim {
+                    let weighted = keys.iter().zip(&scores).map(|(key, s)| s * row(&vs, head / repeat, *key)[d]);
+                    let expected = weighted.sum::<f32>() / sum;
+                    let got = ours[(query * heads + head) * dim + d];
+                    assert!((got - expected).abs() < 1e-4, "{mask:?}: head {head}, query {query}: {got} {expected}");
+                }
+                if query == len - 1 {
+                    let seen = keys.iter().zip(&scores).filter(|(key, _)| watched.contains(*key));
+                    mass += f64::from(seen.map(|(_, s)| s).sum::<f32>() / sum) / heads as f64;
+                }
+            }
+            let got = candle.attention_mass(&q, &k, 0.5, mask, watched).unwrap();
+            assert!((got - mass).abs() < 1e-5, "{mask:?}: {got} {mass}");
+        }
+    }
 
     #[test]
     fn gathered_experts_equal_dense_ones() {

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 
 const CAP: u64 = 16 << 20;
 
+/// Larger dimensions are no model's; products of three of them fit a machine word.
+const LARGEST: usize = 1 << 20;
+
 /// One configuration file, or the part of it under a key.
 pub(crate) struct Config {
     path: PathBuf,
@@ -22,7 +25,26 @@ impl Config {
             key: "/".into(),
             reason: format!("is no JSON: {e}"),
         })?;
-        Ok(Self { path, prefix: String::new(), value })
+        Ok(Self::new(path, value))
+    }
+
+    /// What `path` says, in the form of a configuration.
+    pub fn new(path: PathBuf, value: Value) -> Self {
+        Self { path, prefix: String::new(), value }
+    }
+
+    /// This configuration with `values` in place of its own.
+    pub fn with(mut self, values: Value) -> Self {
+        if let (Some(own), Value::Object(values)) = (self.value.as_object_mut(), values) {
+            own.extend(values);
+        }
+        self
+    }
+
+    /// This configuration, with `values` where it has none of its own.
+    pub fn with_defaults(self, values: Value) -> Self {
+        let own = self.value.clone();
+        Self { value: values, ..self }.with(own)
     }
 
     /// The part under `key`, if it is there.
@@ -52,9 +74,17 @@ impl Config {
 
     /// A positive count under `key`.
     pub fn count(&self, key: &str) -> Result<usize, Error> {
-        match self.require(key)? {
+        match self.size(key)? {
             0 => Err(self.error(key, "is 0; it must be positive")),
             count => Ok(count),
+        }
+    }
+
+    /// A count under `key` that may be 0.
+    pub fn size(&self, key: &str) -> Result<usize, Error> {
+        match self.require(key)? {
+            size if size > LARGEST => Err(self.error(key, format!("is {size}; no model is so large"))),
+            size => Ok(size),
         }
     }
 

@@ -41,6 +41,16 @@ pub(crate) fn gated(out: &mut [f32], gate: &[f32], up: &[f32], activation: impl 
     }
 }
 
+/// `scale · code + bias` for codes of `bits` bits, the first in the lowest bits of each byte.
+pub(crate) fn dequantise(out: &mut [f32], codes: &[u8], bits: usize, scale: f32, bias: f32) {
+    let mask = u8::MAX >> (8 - bits);
+    for (values, byte) in out.chunks_mut(8 / bits).zip(codes) {
+        for (i, value) in values.iter_mut().enumerate() {
+            *value = f32::from((byte >> (i * bits)) & mask) * scale + bias;
+        }
+    }
+}
+
 /// Softmax of `scale · row` over the columns `first` and `second`; every other column becomes 0.
 pub(crate) fn softmax(row: &mut [f32], scale: f32, first: Range<usize>, second: Range<usize>) {
     let mut max = f32::NEG_INFINITY;

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::config::Config;
+use crate::gguf::Gguf;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -21,13 +22,16 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// Loads `tokenizer.json`, the template and the stop tokens of a verifier folder.
+    /// Loads `tokenizer.json`, the template and the stop tokens of a verifier folder. In a folder with a GGUF file that
+    /// file says what is not beside it.
     pub fn load(folder: &Path) -> Result<Self, Error> {
+        let gguf = Gguf::find(folder)?;
         let path = folder.join("tokenizer.json");
-        let wrong = |reason: String| Error::Tokenizer { path: path.clone(), reason };
-        let bytes = files::read_capped(&path, CAP * 16)?;
-        let inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(|e| wrong(e.to_string()))?;
-        let mut files = vec![path.clone()];
+        let (inner, path) = match &gguf {
+            Some(gguf) if !path.exists() => (gguf.tokenizer()?, gguf.path().to_owned()),
+            _ => (read(&path)?, path),
+        };
+        let mut files = vec![path];
         let optional = |name: &str| Some(folder.join(name)).filter(|path| path.exists());
         let mut settings = json!({});
         if let Some(path) = optional("tokenizer_config.json") {
@@ -44,7 +48,10 @@ impl Tokenizer {
         };
         let generation = optional("generation_config.json");
         files.extend(generation.clone());
-        let stop_tokens = stop_tokens(generation, folder)?;
+        let stop_tokens = match &gguf {
+            Some(gguf) if generation.is_none() => gguf.stop_tokens()?,
+            _ => stop_tokens(generation, folder)?,
+        };
         Ok(Self { inner, template, settings, stop_tokens, files })
     }
 
@@ -109,6 +116,12 @@ impl Tokenizer {
     fn wrong(&self, reason: String) -> Error {
         Error::Tokenizer { path: self.files[0].clone(), reason }
     }
+}
+
+fn read(path: &Path) -> Result<tokenizers::Tokenizer, Error> {
+    let bytes = files::read_capped(path, CAP * 16)?;
+    tokenizers::Tokenizer::from_bytes(bytes)
+        .map_err(|e| Error::Tokenizer { path: path.to_owned(), reason: e.to_string() })
 }
 
 /// `eos_token_id` of `generation_config.json`, else of `config.json`: a number or a list.

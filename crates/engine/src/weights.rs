@@ -1,7 +1,10 @@
-//! Weight files: safetensors (one file or shards), and PyTorch archives, read without executing anything.
+//! Weight files: safetensors (one file or shards), GGUF, and PyTorch archives, read without executing anything.
 
 use crate::Error;
 use crate::backend::{Backend, Numbers, Stored};
+use crate::gguf::Gguf;
+use crate::quantisation::{Quantisation, Scheme};
+use candle_core::quantized::GgmlDType;
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +19,7 @@ const LFS: &[u8] = b"version https://git-lfs";
 /// Where each tensor of a model lies. Tensors are read one by one, so that a model never is in memory twice.
 pub(crate) struct Weights<'a, B: Backend> {
     backend: &'a B,
-    folder: PathBuf,
+    quantisation: Option<Quantisation>,
     entries: BTreeMap<String, Entry>,
     /// Files that make up the model.
     pub files: Vec<PathBuf>,
@@ -25,8 +28,14 @@ pub(crate) struct Weights<'a, B: Backend> {
 /// One stored array.
 struct Entry {
     shape: Vec<usize>,
-    dtype: Dtype,
+    format: Format,
     place: Place,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Plain(Dtype),
+    Blocks(GgmlDType),
 }
 
 enum Place {
@@ -40,8 +49,7 @@ impl<'a, B: Backend> Weights<'a, B> {
         let single = folder.join(format!("{stem}.safetensors"));
         let index = folder.join(format!("{stem}.safetensors.index.json"));
         let archive = folder.join(format!("{stem}.pt"));
-        let mut weights =
-            Self { backend, folder: folder.to_owned(), entries: BTreeMap::new(), files: Vec::new() };
+        let mut weights = Self { backend, quantisation: None, entries: BTreeMap::new(), files: Vec::new() };
         if !single.exists() && index.exists() {
             let shards = shards(&index)?;
             weights.files.push(index);
@@ -54,12 +62,35 @@ impl<'a, B: Backend> Weights<'a, B> {
         Ok(weights)
     }
 
+    /// The weights with what `config.json` says of their quantisation.
+    pub fn quantised(self, quantisation: Option<Quantisation>) -> Self {
+        Self { quantisation, ..self }
+    }
+
+    /// The tensors of a GGUF file, under the names of a Hugging Face checkpoint.
+    pub fn of_gguf(backend: &'a B, gguf: &Gguf) -> Result<Self, Error> {
+        let entry = |extent: crate::gguf::Extent| {
+            let format = match extent.format {
+                GgmlDType::F32 => Format::Plain(Dtype::F32),
+                GgmlDType::F16 => Format::Plain(Dtype::F16),
+                GgmlDType::BF16 => Format::Plain(Dtype::BF16),
+                quantised => Format::Blocks(quantised),
+            };
+            let len = (extent.range.end - extent.range.start) as usize;
+            let place = Place::File { path: gguf.path().to_owned(), start: extent.range.start, len };
+            (extent.name, Entry { shape: extent.shape, format, place })
+        };
+        let entries = gguf.tensors()?.into_iter().map(entry).collect();
+        Ok(Self { backend, quantisation: None, entries, files: vec![gguf.path().to_owned()] })
+    }
+
     fn add_safetensors(&mut self, path: PathBuf) -> Result<(), Error> {
         let (metadata, start) = header(&path)?;
         for (name, info) in metadata.tensors() {
             let (from, to) = info.data_offsets;
             let place = Place::File { path: path.clone(), start: start + from as u64, len: to - from };
-            self.entries.insert(name, Entry { shape: info.shape.clone(), dtype: info.dtype, place });
+            self.entries
+                .insert(name, Entry { shape: info.shape.clone(), format: Format::Plain(info.dtype), place });
         }
         self.files.push(path);
         Ok(())
@@ -79,10 +110,20 @@ impl<'a, B: Backend> Weights<'a, B> {
             let flat = tensor.to_dtype(candle_core::DType::F32).and_then(|t| t.flatten_all());
             let values: Vec<f32> = flat.and_then(|t| t.to_vec1()).map_err(damaged)?;
             let place = Place::Memory(values.into_iter().flat_map(f32::to_le_bytes).collect());
-            self.entries.insert(name, Entry { shape, dtype: Dtype::F32, place });
+            self.entries.insert(name, Entry { shape, format: Format::Plain(Dtype::F32), place });
         }
         self.files.push(path);
         Ok(())
+    }
+
+    /// The tensor library that arrays are put on.
+    pub fn backend(&self) -> &'a B {
+        self.backend
+    }
+
+    /// Whether there is a tensor `name`.
+    pub fn has(&self, name: &str) -> bool {
+        self.entries.contains_key(name)
     }
 
     /// The array `name`, whose dimensions must be `shape`.
@@ -103,10 +144,64 @@ impl<'a, B: Backend> Weights<'a, B> {
 
     /// The weight `name` as it is stored.
     pub fn stored(&self, name: &str, shape: &[usize]) -> Result<Stored, Error> {
-        Ok(Stored::Dense { shape: shape.to_vec(), values: self.numbers(name, shape)? })
+        if let Some(Entry { format: Format::Blocks(format), .. }) = self.entries.get(name) {
+            let (shape, format) = (shape.to_vec(), *format);
+            return Ok(Stored::Blocks { bytes: self.read(self.entry(name, &shape)?)?, shape, format });
+        }
+        let path = name.strip_suffix(".weight").unwrap_or(name);
+        match self.scheme(path)? {
+            Some(scheme) => self.affine(path, name, shape, scheme),
+            None => Ok(Stored::Dense { shape: shape.to_vec(), values: self.numbers(name, shape)? }),
+        }
+    }
+
+    /// How the module `path` is quantised: as its own entry says, else as all others if it has scales.
+    fn scheme(&self, path: &str) -> Result<Option<Scheme>, Error> {
+        let scaled = self.has(&format!("{path}.scales"));
+        match &self.quantisation {
+            Some(quantisation) if scaled || quantisation.names(path) => quantisation.of(path),
+            None if scaled => Err(broken(
+                &self.files[0],
+                format!("has {path}.scales, but config.json has no quantization"),
+                "use the config.json that belongs to these weights",
+            )),
+            _ => Ok(None),
+        }
+    }
+
+    /// Codes, scales and biases of a quantised module.
+    fn affine(&self, path: &str, name: &str, shape: &[usize], scheme: Scheme) -> Result<Stored, Error> {
+        let Scheme { bits, group } = scheme;
+        let (inner, outer) = shape.split_last().map_or((0, shape), |(inner, outer)| (*inner, outer));
+        if !inner.is_multiple_of(group) || !(inner * bits).is_multiple_of(32) {
+            return Err(Error::Mismatch {
+                left: format!("{path} is quantised in groups of {group} codes of {bits} bits"),
+                right: format!("its rows have {inner} elements, which do not divide so"),
+            });
+        }
+        let part = |name: &str, len: usize| self.numbers(name, &[outer, &[len]].concat());
+        let codes = part(name, inner * bits / 32)?;
+        if codes.dtype != Dtype::U32 {
+            let error = Error::Tensor(format!("codes of type {:?}, where U32 is meant", codes.dtype));
+            return Err(self.unusable(name, &error));
+        }
+        let scales = part(&format!("{path}.scales"), inner / group)?;
+        let biases = part(&format!("{path}.biases"), inner / group)?;
+        Ok(Stored::Affine { shape: shape.to_vec(), bits, group, codes: codes.bytes, scales, biases })
     }
 
     fn numbers(&self, name: &str, shape: &[usize]) -> Result<Numbers, Error> {
+        let entry = self.entry(name, shape)?;
+        match entry.format {
+            Format::Plain(dtype) => Ok(Numbers { dtype, bytes: self.read(entry)? }),
+            Format::Blocks(format) => {
+                Err(self.unusable(name, &Error::Tensor(format!("{format:?} where plain numbers are needed"))))
+            }
+        }
+    }
+
+    /// The tensor `name`, whose dimensions must be `shape`.
+    fn entry(&self, name: &str, shape: &[usize]) -> Result<&Entry, Error> {
         let entry = self.entries.get(name).ok_or_else(|| {
             broken(
                 &self.files[0],
@@ -114,30 +209,42 @@ impl<'a, B: Backend> Weights<'a, B> {
                 "use weights that belong to this config.json",
             )
         })?;
-        if entry.shape != shape {
-            return Err(Error::Mismatch {
-                left: format!("{name} in {} is {:?}", self.folder.display(), entry.shape),
-                right: format!("the configuration asks for {shape:?}"),
-            });
+        if entry.shape == shape {
+            return Ok(entry);
         }
-        let bytes = match &entry.place {
-            Place::File { path, start, len } => read_range(path, *start, *len)?,
-            Place::Memory(bytes) => bytes.clone(),
-        };
-        Ok(Numbers { dtype: entry.dtype, bytes })
+        Err(Error::Mismatch {
+            left: format!("{name} in {} is {:?}", self.file_of(name).display(), entry.shape),
+            right: format!("the configuration asks for {shape:?}"),
+        })
+    }
+
+    fn read(&self, entry: &Entry) -> Result<Vec<u8>, Error> {
+        match &entry.place {
+            Place::File { path, start, len } => read_range(path, *start, *len),
+            Place::Memory(bytes) => Ok(bytes.clone()),
+        }
+    }
+
+    fn file_of(&self, name: &str) -> &Path {
+        match self.entries.get(name).map(|entry| &entry.place) {
+            Some(Place::File { path, .. }) => path,
+            _ => &self.files[0],
+        }
     }
 
     fn unusable(&self, name: &str, error: &Error) -> Error {
-        let path = match self.entries.get(name).map(|entry| &entry.place) {
-            Some(Place::File { path, .. }) => path,
-            _ => &self.files[0],
-        };
-        broken(path, format!("{name}: {error}"), "use weights stored as F32, F16 or BF16")
+        const HINT: &str = "use weights stored as F32, F16 or BF16, or quantised as the documentation says";
+        broken(self.file_of(name), format!("{name}: {error}"), HINT)
     }
 
     /// Number types of the stored tensors, joined by `+`.
     pub fn dtypes(&self) -> String {
-        let name = |entry: &Entry| format!("{:?}", entry.dtype).to_lowercase();
+        let name = |entry: &Entry| match entry.format {
+            // The only integers of a checkpoint are the codes of quantised weights.
+            Format::Plain(Dtype::U32) => "affine".into(),
+            Format::Plain(dtype) => format!("{dtype:?}").to_lowercase(),
+            Format::Blocks(format) => format!("{format:?}").to_lowercase(),
+        };
         self.entries.values().map(name).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join("+")
     }
 }

@@ -1,71 +1,80 @@
 //! Reading a decoder from a checkpoint.
 
+use super::family::{self, Traits};
 use super::{Gemma, KvSource, Layer, Mlp, Moe, PerLayerEmbedding, PerLayerInput};
 use crate::Error;
 use crate::backend::Backend;
 use crate::config::Config;
+use crate::gguf::Gguf;
+use crate::quantisation::Quantisation;
 use crate::weights::Weights;
 use protocol::{LayerGeometry, LayerKind};
-use std::path::Path;
+use safetensors::Dtype;
+use std::path::{Path, PathBuf};
 
 impl<B: Backend> Gemma<B> {
-    /// Loads the folder of a Hugging Face checkpoint: `config.json` (nested or flat) and safetensors.
+    /// Loads a folder: `config.json` (nested or flat) with safetensors, as Hugging Face or MLX store them, or one GGUF
+    /// file.
     pub fn load(backend: B, folder: &Path) -> Result<Self, Error> {
-        let outer = Config::read(folder.join("config.json"))?;
-        let (config, prefix) = match outer.section("text_config") {
-            Some(text) => (text, "model.language_model."),
-            None => (outer, "model."),
-        };
-        let model: String = config.require("model_type")?;
-        if model != "gemma4_text" {
-            return Err(config.error("model_type", format!("is {model:?}; this program runs gemma4_text")));
-        }
-        let weights = Weights::open(&backend, folder, "model")?;
-        let loader = Loader::new(&config, &weights, prefix)?;
+        let Checkpoint { config, weights, traits, files } = Checkpoint::open(&backend, folder)?;
+        let loader = Loader::new(&config, &weights, traits)?;
         let layers =
             (0..loader.layers.len()).map(|i| loader.layer(&backend, i)).collect::<Result<Vec<_>, _>>()?;
         let (embedding, norm, per_layer) = (
             loader.matrix("embed_tokens.weight", [loader.vocabulary, loader.hidden])?,
-            loader.tensor("norm.weight", &[loader.hidden])?,
+            loader.norm("norm", loader.hidden)?,
             loader.per_layer_embedding()?,
         );
         let (sliding_frequencies, full_frequencies) = frequencies(&config)?;
-        let (vocabulary, hidden, eps, window) = (
-            loader.vocabulary,
-            loader.hidden,
-            config.require("rms_norm_eps")?,
-            config.count("sliding_window")?,
-        );
         let softcap = match config.value.get("final_logit_softcapping") {
             Some(_) => config.optional("final_logit_softcapping")?,
             None => {
                 return Err(config.error("final_logit_softcapping", "is missing; state null for no softcap"));
             }
         };
-        if !config.require::<bool>("tie_word_embeddings")? {
-            return Err(config.error("tie_word_embeddings", "false is not supported yet"));
-        }
-        let activation: String = config.require("hidden_activation")?;
-        if activation != "gelu_pytorch_tanh" {
-            return Err(config.error("hidden_activation", format!("{activation:?} is not supported yet")));
-        }
-        let (weights_dtype, files) = (weights.dtypes(), weights.files.clone());
         Ok(Self {
-            vocabulary,
-            hidden,
-            eps,
+            vocabulary: loader.vocabulary,
+            hidden: loader.hidden,
+            eps: config.require("rms_norm_eps")?,
             softcap,
-            window,
+            window: config.count("sliding_window")?,
             sliding_frequencies,
             full_frequencies,
             embedding,
             norm,
             per_layer,
             layers,
-            weights_dtype,
+            weights_dtype: weights.dtypes(),
             files,
             backend,
         })
+    }
+}
+
+/// What a folder holds.
+struct Checkpoint<'a, B: Backend> {
+    config: Config,
+    weights: Weights<'a, B>,
+    traits: Traits,
+    files: Vec<PathBuf>,
+}
+
+impl<'a, B: Backend> Checkpoint<'a, B> {
+    fn open(backend: &'a B, folder: &Path) -> Result<Self, Error> {
+        if let Some(gguf) = Gguf::find(folder)? {
+            let (config, traits) = family::read(gguf.config()?)?;
+            let weights = Weights::of_gguf(backend, &gguf)?;
+            // llama.cpp's converter has added the 1 already.
+            let traits = Traits { norm_offset: 0.0, ..traits };
+            return Ok(Self { config, traits, files: weights.files.clone(), weights });
+        }
+        let outer = Config::read(folder.join("config.json"))?;
+        let quantisation = Quantisation::read(&outer)?;
+        let mut files = vec![outer.path().to_owned()];
+        let (config, traits) = family::read(outer.section("text_config").unwrap_or(outer))?;
+        let weights = Weights::open(backend, folder, "model")?.quantised(quantisation);
+        files.extend(weights.files.iter().cloned());
+        Ok(Self { config, weights, traits, files })
     }
 }
 
@@ -74,6 +83,7 @@ struct Loader<'a, B: Backend> {
     config: &'a Config,
     weights: &'a Weights<'a, B>,
     prefix: &'static str,
+    traits: Traits,
     layers: Vec<LayerKind>,
     vocabulary: usize,
     hidden: usize,
@@ -85,27 +95,18 @@ struct Loader<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> Loader<'a, B> {
-    fn new(config: &'a Config, weights: &'a Weights<'a, B>, prefix: &'static str) -> Result<Self, Error> {
-        let types: Vec<String> = config.require("layer_types")?;
-        let kind = |name: &String| match name.as_str() {
-            "sliding_attention" => Ok(LayerKind::Sliding),
-            "full_attention" => Ok(LayerKind::Full),
-            other => Err(config.error("layer_types", format!("has the unknown kind {other:?}"))),
-        };
-        let layers = types.iter().map(kind).collect::<Result<Vec<_>, _>>()?;
-        let count = config.count("num_hidden_layers")?;
-        if layers.len() != count {
-            let reason = format!("names {} layers where num_hidden_layers is {count}", layers.len());
-            return Err(config.error("layer_types", reason));
-        }
-        let shared = config.require("num_kv_shared_layers")?;
+    fn new(config: &'a Config, weights: &'a Weights<'a, B>, traits: Traits) -> Result<Self, Error> {
+        let layers = layer_kinds(config)?;
+        let count = layers.len();
+        let shared = config.size("num_kv_shared_layers")?;
         if shared >= count {
             return Err(config.error("num_kv_shared_layers", format!("is {shared} of {count} layers")));
         }
         Ok(Self {
             config,
             weights,
-            prefix,
+            prefix: prefix(weights),
+            traits,
             layers,
             vocabulary: config.count("vocab_size")?,
             hidden: config.count("hidden_size")?,
@@ -113,12 +114,20 @@ impl<'a, B: Backend> Loader<'a, B> {
             heads: config.count("num_attention_heads")?,
             shared,
             k_is_v: config.require("attention_k_eq_v")?,
-            per_layer_width: config.require("hidden_size_per_layer_input")?,
+            per_layer_width: config.size("hidden_size_per_layer_input")?,
         })
     }
 
-    fn tensor(&self, name: &str, shape: &[usize]) -> Result<B::Tensor, Error> {
-        self.weights.tensor(&format!("{}{name}", self.prefix), shape)
+    /// The weight of the norm `path`.
+    fn norm(&self, path: &str, len: usize) -> Result<B::Tensor, Error> {
+        let name = format!("{}{path}.weight", self.prefix);
+        if self.traits.norm_offset == 0.0 {
+            return self.weights.tensor(&name, &[len]);
+        }
+        let values = self.weights.values(&name, &[len])?;
+        let bytes: Vec<u8> =
+            values.iter().flat_map(|value| (value + self.traits.norm_offset).to_le_bytes()).collect();
+        self.weights.backend().tensor(Dtype::F32, &[len], &bytes)
     }
 
     fn matrix(&self, name: &str, shape: [usize; 2]) -> Result<B::Weight, Error> {
@@ -144,7 +153,7 @@ impl<'a, B: Backend> Loader<'a, B> {
     fn layer(&self, backend: &B, i: usize) -> Result<Layer<B>, Error> {
         let geometry = self.geometry(i)?;
         let own = self.layers.len() - self.shared;
-        let norm = |name: &str, len| self.tensor(&format!("layers.{i}.{name}.weight"), &[len]);
+        let norm = |name: &str, len| self.norm(&format!("layers.{i}.{name}"), len);
         let get = |name: &str, out, inner| self.matrix(&format!("layers.{i}.{name}.weight"), [out, inner]);
         let (hidden, dim) = (self.hidden, geometry.head_dim);
         let (q_width, kv_width) = (self.heads * dim, geometry.kv_heads * dim);
@@ -162,13 +171,18 @@ impl<'a, B: Backend> Loader<'a, B> {
         };
         let wide = i >= own && self.config.require::<bool>("use_double_wide_mlp")?;
         let inner = self.intermediate * if wide { 2 } else { 1 };
-        let scalar = self.weights.values(&format!("{}layers.{i}.layer_scalar", self.prefix), &[1])?[0];
+        let scalar = match self.traits.layer_scalar {
+            true => self.weights.values(&format!("{}layers.{i}.layer_scalar", self.prefix), &[1])?[0],
+            false => 1.0,
+        };
         Ok(Layer {
             geometry,
             heads: self.heads,
             input_norm: norm("input_layernorm", hidden)?,
             q: get("self_attn.q_proj", q_width, hidden)?,
             q_norm: norm("self_attn.q_norm", dim)?,
+            scale: self.traits.scale,
+            v_norm: self.traits.v_norm,
             kv,
             o: get("self_attn.o_proj", hidden, q_width)?,
             post_attention_norm: norm("post_attention_layernorm", hidden)?,
@@ -200,12 +214,20 @@ impl<'a, B: Backend> Loader<'a, B> {
                 .error("top_k_experts", format!("{top_k} is more than num_experts = {experts}")));
         }
         let (hidden, inner) = (self.hidden, self.config.count("moe_intermediate_size")?);
-        let norm = |name: &str, len| self.tensor(&format!("layers.{i}.{name}.weight"), &[len]);
+        let norm = |name: &str, len| self.norm(&format!("layers.{i}.{name}"), len);
         let get = |name: &str, out, inner| self.matrix(&format!("layers.{i}.{name}.weight"), [out, inner]);
         let name = |name: &str| format!("{}layers.{i}.{name}", self.prefix);
         let stored = |path: &str, shape: [usize; 3]| self.weights.stored(&name(path), &shape);
-        let (gate, up) = stored("experts.gate_up_proj", [experts, 2 * inner, hidden])?.halves();
-        let down = stored("experts.down_proj", [experts, hidden, inner])?;
+        let (gate, up, down) = if self.weights.has(&name("experts.gate_up_proj")) {
+            let (gate, up) = stored("experts.gate_up_proj", [experts, 2 * inner, hidden])?.halves();
+            (gate, up, stored("experts.down_proj", [experts, hidden, inner])?)
+        } else {
+            (
+                stored("experts.switch_glu.gate_proj.weight", [experts, inner, hidden])?,
+                stored("experts.switch_glu.up_proj.weight", [experts, inner, hidden])?,
+                stored("experts.switch_glu.down_proj.weight", [experts, hidden, inner])?,
+            )
+        };
         let factors = self.weights.values(&name("router.per_expert_scale"), &[experts])?;
         let router_scale = self.weights.tensor(&name("router.scale"), &[hidden])?;
         Ok(Moe {
@@ -230,9 +252,37 @@ impl<'a, B: Backend> Loader<'a, B> {
             width,
             table: self.matrix("embed_tokens_per_layer.weight", [vocabulary, all])?,
             projection: self.matrix("per_layer_model_projection.weight", [all, self.hidden])?,
-            norm: self.tensor("per_layer_projection_norm.weight", &[width])?,
+            norm: self.norm("per_layer_projection_norm", width)?,
         }))
     }
+}
+
+/// What the names of the decoder's tensors begin with: flat, nested by Hugging Face, nested by MLX.
+fn prefix<B: Backend>(weights: &Weights<'_, B>) -> &'static str {
+    let known = ["model.language_model.", "language_model.model."];
+    let found = known.into_iter().find(|prefix| weights.has(&format!("{prefix}embed_tokens.weight")));
+    found.unwrap_or("model.")
+}
+
+/// The kind of each layer: named one by one, or every n-th a full one.
+fn layer_kinds(config: &Config) -> Result<Vec<LayerKind>, Error> {
+    let count = config.count("num_hidden_layers")?;
+    if config.value.get("layer_types").is_none() && config.value.get("sliding_window_pattern").is_some() {
+        let pattern = config.count("sliding_window_pattern")?;
+        let full = |i: usize| (i + 1).is_multiple_of(pattern);
+        return Ok((0..count).map(|i| if full(i) { LayerKind::Full } else { LayerKind::Sliding }).collect());
+    }
+    let types: Vec<String> = config.require("layer_types")?;
+    if types.len() != count {
+        let reason = format!("names {} layers where num_hidden_layers is {count}", types.len());
+        return Err(config.error("layer_types", reason));
+    }
+    let kind = |name: &String| match name.as_str() {
+        "sliding_attention" => Ok(LayerKind::Sliding),
+        "full_attention" => Ok(LayerKind::Full),
+        other => Err(config.error("layer_types", format!("has the unknown kind {other:?}"))),
+    };
+    types.iter().map(kind).collect()
 }
 
 /// Inverse frequencies of sliding and of full layers.
@@ -240,12 +290,19 @@ fn frequencies(config: &Config) -> Result<(Vec<f32>, Vec<f32>), Error> {
     let rope = config.require_section("rope_parameters")?;
     let one = |key: &str, dim: usize| -> Result<Vec<f32>, Error> {
         let part = rope.require_section(key)?;
-        let theta: f64 = part.require("rope_theta")?;
-        let factor: f64 = part.optional("factor")?.unwrap_or(1.0);
-        let rotated = match part.require::<String>("rope_type")?.as_str() {
-            "default" => dim / 2,
+        let positive = |key: &str, value: f64| match value > 0.0 && value.is_finite() {
+            true => Ok(value),
+            false => Err(part.error(key, format!("is {value}; it must be positive"))),
+        };
+        let theta = positive("rope_theta", part.require("rope_theta")?)?;
+        let factor = positive("factor", part.optional("factor")?.unwrap_or(1.0))?;
+        let (rotated, factor) = match part.require::<String>("rope_type")?.as_str() {
+            "default" => (dim / 2, 1.0),
+            "linear" => (dim / 2, factor),
             // Only the first pairs turn; the exponent still counts the whole head.
-            "proportional" => (part.require::<f64>("partial_rotary_factor")? * dim as f64 / 2.0) as usize,
+            "proportional" => {
+                ((part.require::<f64>("partial_rotary_factor")? * dim as f64 / 2.0) as usize, factor)
+            }
             other => return Err(part.error("rope_type", format!("{other:?} is not supported yet"))),
         };
         let frequency = |j: usize| theta.powf(-2.0 * j as f64 / dim as f64) / factor;

@@ -1,9 +1,10 @@
-//! The Gemma text decoder, dense and mixture of experts, with the places where K/V are captured and injected.
+//! The Gemma 3 and Gemma 4 text decoder, dense and mixture of experts, with the places where K/V are captured and injected.
 //!
 //! Semantics follow transformers 5.24 `modeling_gemma4.py`; where the references differ, the configuration must say what
 //! is meant.
 
 mod cache;
+mod family;
 mod forward;
 mod load;
 
@@ -210,7 +211,7 @@ impl<B: Backend> Gemma<B> {
         &self.weights_dtype
     }
 
-    /// Weight files.
+    /// Files that were read: configuration and weights.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
     }
