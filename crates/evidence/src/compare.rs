@@ -350,11 +350,13 @@ impl Pair<'_> {
     }
 
     fn class(&self) -> PairClass {
-        let one_oracle = self.left.oracle().is_some() != self.right.oracle().is_some();
+        let lacking =
+            |niah: &Niah, other: &Niah| niah.identity && niah.oracle().is_none() && other.oracle().is_some();
+        let other_oracle = lacking(self.left, self.right) || lacking(self.right, self.left);
         let treated = self.factors.iter().any(|factor| factor.treatment && factor.differs);
         if self.cross_platform() {
             PairClass::CrossPlatform
-        } else if self.same_prompts() && one_oracle && (self.left.identity || self.right.identity) {
+        } else if self.same_prompts() && other_oracle {
             PairClass::CrossOracle
         } else if self.left.kind == self.right.kind
             && self.same_prompts()
@@ -482,12 +484,7 @@ impl Pair<'_> {
             NiahKind::SameCheckpoint if both(|n| n.sut().is_some_and(|arm| arm.mean_tok_s.is_some())) => {
                 Scope::Whole
             }
-            NiahKind::CrossModelMac
-                if self.a.recomputed.as_ref().zip(self.b.recomputed.as_ref()).is_some_and(|(a, b)| {
-                    a.spreads.is_some_and(|s| s.cross_decode.is_some())
-                        && b.spreads.is_some_and(|s| s.cross_decode.is_some())
-                }) =>
-            {
+            NiahKind::CrossModelMac if both(|n| n.sut().is_some_and(|arm| arm.decode_tok_s.is_some())) => {
                 Scope::Part("decode only".to_owned())
             }
             _ => Scope::No,

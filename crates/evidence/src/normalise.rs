@@ -59,7 +59,11 @@ pub(crate) fn niah(value: &Value) -> Option<Niah> {
             stateful: value.is_on("/stateful"),
             warmup: value.whole("/config/decode_warmup_tokens"),
         },
-        decode: text(&["/config/eval_mode", "/config/decode"]).unwrap_or_else(|| "re-forward".to_owned()),
+        decode: text(match kind {
+            NiahKind::CrossModelMac => &["/config/eval_mode", "/config/decode"],
+            _ => &["/config/decode"],
+        })
+        .unwrap_or_else(|| "re-forward".to_owned()),
         prompt_tokens_min: lens
             .and_then(|lens| lens.iter().copied().min())
             .or_else(|| value.whole("/config/prompt_token_len_min")),

@@ -1,7 +1,7 @@
 //! Needle evidence, edited in one place: what the rules make of numbers written as floats, of missing parts, of odd lists.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use evidence::{Audit, File, FileDocument, Verdict};
+use evidence::{Audit, Comparison, File, FileDocument, PairClass, Verdict};
 use niah::Dataset;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -206,4 +206,58 @@ fn decimals_are_read_exactly() {
 #[test]
 fn a_sweep_without_points_holds_no_texts_either() {
     assert!(audited(&json!({ "kind": "k3_s6_fidelity_recall_sweep" })).has("NO_PER_SAMPLE"));
+}
+
+fn compared(a: &Value, b: &Value) -> Comparison {
+    evidence::compare(&audited(a), &audited(b))
+}
+
+#[test]
+fn one_timed_sample_is_enough_for_the_decode_axis() {
+    let mut a = run();
+    for pointer in ["/results/k3_cross_model", "/results/oracle"] {
+        set(&mut a, &format!("{pointer}/per_sample_decode_tokens"), json!([8, 0]));
+    }
+    let mut b = a.clone();
+    set(&mut b, "/config/max_new_tokens", json!(64));
+    assert_eq!(json!(compared(&a, &b).comparable), json!({ "recall": true, "throughput": "decode only" }));
+    set(&mut b, "/throughput", Value::Null);
+    assert_eq!(json!(compared(&a, &b).comparable), json!({ "recall": true }));
+}
+
+#[test]
+fn only_an_identity_run_that_lacks_an_oracle_borrows_one() {
+    let with_oracle = run();
+    let mut without = run();
+    without["results"].as_object_mut().unwrap().remove("oracle");
+    let mut identity = without.clone();
+    set(&mut identity, "/config/identity_restore", json!(true));
+    assert_eq!(compared(&identity, &with_oracle).class, PairClass::CrossOracle);
+    assert_eq!(compared(&with_oracle, &identity).class, PairClass::CrossOracle);
+    let mut identity_with_oracle = with_oracle.clone();
+    set(&mut identity_with_oracle, "/config/identity_restore", json!(true));
+    assert_eq!(compared(&identity_with_oracle, &without).class, PairClass::Ab);
+}
+
+/// RULES §7.1: the other two kinds re-forward, whatever else a file says.
+#[test]
+fn the_evaluation_mode_tells_mac_runs_apart_only() {
+    for (kind, class) in [
+        ("k3_integrated_niah_acceptance_mac", PairClass::Ab),
+        ("k3_integrated_niah_acceptance", PairClass::Repeat),
+    ] {
+        let (mut a, mut b) = (edited("/kind", json!(kind)), edited("/kind", json!(kind)));
+        set(&mut a, "/config/eval_mode", json!("free_gen"));
+        set(&mut b, "/config/eval_mode", json!("free_gen_incremental"));
+        assert_eq!(compared(&a, &b).class, class, "{kind}");
+    }
+}
+
+#[test]
+fn an_empty_memory_block_samples_nothing() {
+    let mut value = edited("/kind", json!("k1e_niah_validation"));
+    set(&mut value, "/config/device", json!("mps"));
+    set(&mut value, "/memory", json!({}));
+    let audit = audited(&value);
+    assert!(audit.has("MEMORY_ABSENT") && !audit.has("MEM_NO_PEAK_COUNTER"));
 }

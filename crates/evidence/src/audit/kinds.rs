@@ -44,7 +44,7 @@ fn same_checkpoint(case: &Case, out: &mut Vec<Finding>) {
 
 fn driver_memory(case: &Case, out: &mut Vec<Finding>) {
     let arms = case.value.at("/memory/per_config").and_then(Value::as_object);
-    if case.platform != Platform::Mac || case.value.at("/memory").is_none() {
+    if case.platform != Platform::Mac || no_memory(case.value) {
         return;
     }
     let driver = arms
@@ -133,9 +133,12 @@ pub(super) fn peak_not_lower(pointer: &str, sut: u64, oracle: u64) -> Option<Fin
     Some(Finding::new("MEM_PEAK_NOT_LOWER", pointer, message, data))
 }
 
+fn no_memory(value: &Value) -> bool {
+    value.at("/memory").is_none_or(|block| block.as_object().is_some_and(Map::is_empty))
+}
+
 fn memory_absent(case: &Case, out: &mut Vec<Finding>) {
-    let absent = case.value.at("/memory").is_none_or(|block| block.as_object().is_some_and(Map::is_empty));
-    if absent {
+    if no_memory(case.value) {
         out.push(Finding::new("MEMORY_ABSENT", "/memory", "no memory figure is recorded", json!({})));
     }
 }
