@@ -69,7 +69,7 @@ fn demo_pack_recalls_what_the_reference_recalls() {
         "json",
     ]))
     .unwrap();
-    for audit in audited.as_array().unwrap() {
+    for audit in audited["files"].as_array().unwrap() {
         let errors: Vec<_> =
             audit["findings"].as_array().unwrap().iter().filter(|f| f["severity"] == "error").collect();
         assert!(errors.is_empty(), "{errors:#?}");

@@ -98,7 +98,7 @@ pub(crate) struct PromptsArgs {
     #[arg(long, value_name = "INDEX")]
     pub sample: Option<usize>,
     /// Recall by needle depth and length instead, pooled over the files by arm and platform.
-    #[arg(long, requires = "paths", conflicts_with = "sample")]
+    #[arg(long, conflicts_with_all = ["seed", "sample"])]
     pub grid: bool,
     /// Only this arm in the grid, by its name in the files.
     #[arg(long, requires = "grid", value_name = "NAME")]
