@@ -277,3 +277,27 @@ pub trait Backend: Send + 'static {
     /// Index of the largest element of the last row of [T, vocabulary]; the first of equals.
     fn argmax_last(&self, x: &Self::Tensor) -> Result<u32, Error>;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hiding_is_the_mask_that_one_would_write_by_hand() {
+        for (from, to) in [(4, 20), (0, 20), (0, 1), (19, 20), (7, 7)] {
+            for window in [None, Some(1), Some(6), Some(40)] {
+                let mask = Mask::Hiding { from, to, window };
+                for query in 0..30 {
+                    let (early, near) = mask.visible(query, 30);
+                    assert!(early.end <= near.start && near.contains(&query), "{mask:?} {query}");
+                    for key in 0..30 {
+                        let native = key <= query && window.is_none_or(|window| query - key < window);
+                        let by_hand = native && (key == query || !(from..to).contains(&key));
+                        let sees = early.contains(&key) || near.contains(&key);
+                        assert_eq!(sees, by_hand, "{mask:?}: query {query}, key {key}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -62,6 +62,10 @@ fn compare(root: &Path, models: &Models<Candle>, tag: &str, arms: &[(&str, Arm)]
     compared
 }
 
+fn arm(word: &str) -> Arm {
+    word.parse().unwrap()
+}
+
 const TORCH_ARMS: [(&str, Arm); 5] = [
     ("oracle", Arm::Oracle),
     ("sink_window", Arm::SinkWindow),
@@ -75,6 +79,15 @@ fn every_arm_equals_torch() {
     let Some(root) = reference() else { return };
     let models = moe(&root, "f32", DrafterEmbeddingScale::Hidden, ValueRule::Projected);
     assert!(compare(&root, &models, "torch_moe_f32", &TORCH_ARMS) >= 25);
+    assert!(compare(&root, &models, "torch_moe_f32", &[("alpha_0.5", arm("restored:mix:0.5"))]) >= 5);
+}
+
+#[test]
+fn the_ends_of_the_mixture_are_f_theta_and_identity() {
+    let Some(root) = reference() else { return };
+    let models = moe(&root, "f32", DrafterEmbeddingScale::Hidden, ValueRule::Projected);
+    let ends = [("restored_f_theta", arm("restored:mix:0")), ("identity", arm("restored:mix:1"))];
+    assert!(compare(&root, &models, "torch_moe_f32", &ends) >= 10);
 }
 
 #[test]
@@ -88,7 +101,7 @@ fn bf16_weights_with_f32_arithmetic_equal_the_f32_goldens() {
 fn mlx_conventions_equal_mlx() {
     let Some(root) = reference() else { return };
     let models = moe(&root, "f32", DrafterEmbeddingScale::One, ValueRule::InjectedKey);
-    let arms = [TORCH_ARMS[0], TORCH_ARMS[2], TORCH_ARMS[3]];
+    let arms = [TORCH_ARMS[0], TORCH_ARMS[2], TORCH_ARMS[3], ("alpha_0.5", arm("restored:mix:0.5"))];
     assert!(compare(&root, &models, "mlx_moe_f32", &arms) >= 15);
 }
 
@@ -98,6 +111,30 @@ fn shared_kv_and_per_layer_embeddings_equal_torch() {
     let folder = root.join("golden/checkpoints/gemma4-dense-kvshared-tiny");
     let models = Models { verifier: Gemma::load(Candle::cpu(), &folder).unwrap(), projection: None };
     assert!(compare(&root, &models, "torch_kvshared_f32", &TORCH_ARMS[..2]) >= 4);
+}
+
+#[test]
+fn restoration_reaches_layers_that_share_kv_as_in_mlx() {
+    let Some(root) = reference() else { return };
+    let (verifier, f_theta) = ("gemma4-dense-kvshared-tiny", "f_theta-kvshared-tiny");
+    let checkpoints = root.join("golden/checkpoints");
+    let verifier = Gemma::load(Candle::cpu(), &checkpoints.join(verifier)).unwrap();
+    let drafter = Drafter::load(verifier.backend(), &checkpoints.join("dflash-tiny-f32")).unwrap();
+    let f_theta = FTheta::load(verifier.backend(), &checkpoints.join(f_theta)).unwrap();
+    let (embedding_scale, value_rule) = (DrafterEmbeddingScale::One, ValueRule::InjectedKey);
+    let projection = Some(Projection { drafter, f_theta, embedding_scale, value_rule });
+    let models = Models { verifier, projection };
+    let arms = [TORCH_ARMS[2], TORCH_ARMS[3], TORCH_ARMS[4], ("alpha_0.5", arm("restored:mix:0.5"))];
+    assert!(compare(&root, &models, "mlx_kvshared_f32", &arms) >= 12);
+}
+
+#[test]
+fn the_verifier_as_its_own_drafter_equals_torch_on_gemma_3() {
+    let Some(root) = reference() else { return };
+    let folder = root.join("golden/checkpoints/gemma3-tiny");
+    let models = Models { verifier: Gemma::load(Candle::cpu(), &folder).unwrap(), projection: None };
+    let same = ("dlm_restored_same_checkpoint", Arm::Restored(Restore::SameCheckpoint));
+    assert!(compare(&root, &models, "torch_gemma3_f32", &[TORCH_ARMS[0], TORCH_ARMS[1], same]) >= 12);
 }
 
 #[test]

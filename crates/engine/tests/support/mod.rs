@@ -7,6 +7,7 @@ use engine::backend::Backend;
 use engine::candle::Candle;
 use engine::decode::{Models, Settings};
 use engine::gemma::Rows;
+use engine::noise::Noise;
 use protocol::{Arm, Decode};
 use safetensors::SafeTensors;
 use std::path::{Path, PathBuf};
@@ -51,7 +52,16 @@ impl Golden {
 }
 
 pub fn settings(arm: Arm, sink: usize, window: usize) -> Settings<'static> {
-    Settings { arm, decode: Decode::Reforward, sink, window, max_new_tokens: 16, stop_tokens: &[] }
+    Settings {
+        arm,
+        decode: Decode::Reforward,
+        sink,
+        window,
+        max_new_tokens: 16,
+        stop_tokens: &[],
+        forced: &[],
+        noise: Noise { seed: 42, sample: 0 },
+    }
 }
 
 pub fn logits(
