@@ -32,7 +32,6 @@ struct Edit {
 
 #[derive(Arbitrary, Debug)]
 enum Any {
-    Absent,
     Null,
     Flag(bool),
     Whole(i64),
@@ -44,12 +43,13 @@ enum Any {
     Fields(Vec<(String, Any)>),
     /// What stands elsewhere in the document.
     Elsewhere(u16),
+    /// What stands there, without one of its fields or items.
+    Without(u8),
 }
 
 impl Any {
-    fn value(self, document: &Value) -> Option<Value> {
-        Some(match self {
-            Self::Absent => return None,
+    fn value(self, document: &mut Value, here: u16) -> Value {
+        match self {
             Self::Null => Value::Null,
             Self::Flag(flag) => flag.into(),
             Self::Whole(number) => number.into(),
@@ -57,60 +57,62 @@ impl Any {
             Self::Small(number) => number.into(),
             Self::Real(number) => Number::from_f64(number).map_or(Value::Null, Value::Number),
             Self::Text(text) => text.into(),
-            Self::List(items) => items.into_iter().filter_map(|item| item.value(document)).collect(),
+            Self::List(items) => items.into_iter().map(|item| item.value(document, here)).collect(),
             Self::Fields(fields) => {
-                let field = |(key, any): (String, Self)| Some((key, any.value(document)?));
-                Value::Object(fields.into_iter().filter_map(field).collect())
+                fields.into_iter().map(|(key, any)| (key, any.value(document, here))).collect()
             }
-            Self::Elsewhere(place) => document.pointer(&pointer(document, place)).cloned()?,
-        })
+            Self::Elsewhere(place) => at(document, place).clone(),
+            Self::Without(which) => without(at(document, here).clone(), which.into()),
+        }
     }
 }
 
-fn pointer(document: &Value, place: u16) -> String {
-    let mut pointers = Vec::new();
-    collect(document, String::new(), &mut pointers);
-    pointers.swap_remove(usize::from(place) % pointers.len())
-}
-
-fn collect(value: &Value, at: String, found: &mut Vec<String>) {
-    match value {
-        Value::Object(fields) => {
-            for (key, value) in fields {
-                collect(value, format!("{at}/{}", key.replace('~', "~0").replace('/', "~1")), found);
-            }
-        }
-        Value::Array(items) => {
-            for (i, item) in items.iter().enumerate() {
-                collect(item, format!("{at}/{i}"), found);
-            }
+fn without(mut value: Value, which: usize) -> Value {
+    match &mut value {
+        Value::Array(items) if !items.is_empty() => drop(items.remove(which % items.len())),
+        Value::Object(fields) if !fields.is_empty() => {
+            let nth = which % fields.len();
+            let mut at = 0..;
+            fields.retain(|_, _| at.next() != Some(nth));
         }
         _ => {}
     }
-    found.push(at);
+    value
 }
 
-fn edit(document: &mut Value, edit: Edit) {
-    let pointer = pointer(document, edit.place);
-    match edit.value.value(document) {
-        Some(value) => {
-            if let Some(slot) = document.pointer_mut(&pointer) {
-                *slot = value;
-            }
-        }
-        None => {
-            let Some((parent, key)) = pointer.rsplit_once('/') else { return };
-            if let Some(Value::Object(fields)) = document.pointer_mut(parent) {
-                fields.shift_remove(key);
-            }
-        }
+/// The value at a place, counted through the document.
+fn at(document: &mut Value, place: u16) -> &mut Value {
+    let mut left = usize::from(place) % count(document);
+    nth(document, &mut left).expect("there are as many")
+}
+
+fn count(value: &Value) -> usize {
+    1 + match value {
+        Value::Object(fields) => fields.values().map(count).sum(),
+        Value::Array(items) => items.iter().map(count).sum(),
+        _ => 0,
+    }
+}
+
+fn nth<'a>(value: &'a mut Value, left: &mut usize) -> Option<&'a mut Value> {
+    if *left == 0 {
+        return Some(value);
+    }
+    *left -= 1;
+    match value {
+        Value::Object(fields) => fields.values_mut().find_map(|below| nth(below, left)),
+        Value::Array(items) => items.iter_mut().find_map(|below| nth(below, left)),
+        _ => None,
     }
 }
 
 fuzz_target!(|case: Case| {
     let whole = WHOLE[case.file % WHOLE.len()].clone();
     let mut edited = File { place: Place::from(Path::new("edited.json")), ..whole.clone() };
-    case.edits.into_iter().for_each(|change| edit(&mut edited.value, change));
+    for Edit { place, value } in case.edits {
+        let value = value.value(&mut edited.value, place);
+        *at(&mut edited.value, place) = value;
+    }
     let audits = evidence::audit(&[whole, edited]);
     evidence::gate(&audits, &Policy::built_in());
     evidence::compare(&audits[0], &audits[1]);
