@@ -108,6 +108,7 @@ pub fn default_spec(pack: &Path) -> RunSpec {
         sink: 4,
         window: 64,
         max_new_tokens: 24,
+        prefill_chunk: RunSpec::PREFILL_CHUNK,
         prompt: PromptVariant::Legacy,
     }
 }

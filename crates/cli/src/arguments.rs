@@ -197,6 +197,8 @@ pub(crate) enum DeviceName {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum DecodeName {
     Incremental,
+    /// Sliding layers hold sink and window alone; what else they see is rebuilt.
+    Bounded,
     Reforward,
     /// The answer is fed whatever is predicted: a diagnostic.
     TeacherForced,
@@ -263,6 +265,9 @@ pub(crate) struct RunArgs {
     /// Most tokens generated for a sample.
     #[arg(long, default_value_t = 24, value_parser = count, allow_hyphen_values = true)]
     pub max_new_tokens: usize,
+    /// Positions of the prompt that go through the layers at a time.
+    #[arg(long, default_value_t = RunSpec::PREFILL_CHUNK, value_parser = count, allow_hyphen_values = true)]
+    pub prefill_chunk: usize,
     /// How the prompt is put.
     #[arg(long, value_enum, default_value_t = PromptName::Legacy)]
     pub prompt: PromptName,
@@ -308,6 +313,7 @@ impl RunArgs {
             arms,
             decode: match self.decode {
                 DecodeName::Incremental => Decode::Incremental,
+                DecodeName::Bounded => Decode::Bounded,
                 DecodeName::Reforward => Decode::Reforward,
                 DecodeName::TeacherForced => Decode::TeacherForced,
             },
@@ -317,6 +323,7 @@ impl RunArgs {
             sink: self.sink,
             window: self.window,
             max_new_tokens: self.max_new_tokens,
+            prefill_chunk: self.prefill_chunk,
             prompt: self.prompt.into(),
         })
     }

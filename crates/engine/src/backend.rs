@@ -5,7 +5,7 @@ use candle_core::quantized::GgmlDType;
 use safetensors::Dtype;
 use std::ops::Range;
 
-/// Which keys a query sees. A query is one of the last positions of the keys it is given with.
+/// Which keys a query sees, by their positions in the sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mask {
     /// Every key, later ones too (the drafter).
@@ -59,6 +59,17 @@ impl Mask {
             }
         }
     }
+}
+
+/// Keys and values of consecutive positions, after norm and rotation: [kv_heads, positions, head_dim] each.
+#[derive(Clone, Debug)]
+pub struct Segment<T> {
+    /// The positions.
+    pub positions: Range<usize>,
+    /// Keys.
+    pub k: T,
+    /// Values.
+    pub v: T,
 }
 
 /// The non-linearity of a gated feed-forward block.
@@ -206,6 +217,8 @@ pub trait Backend: Send + 'static {
     fn linear(&self, x: &Self::Tensor, weight: &Self::Weight) -> Result<Self::Tensor, Error>;
     /// Sum of two arrays of one shape.
     fn add(&self, a: &Self::Tensor, b: &Self::Tensor) -> Result<Self::Tensor, Error>;
+    /// `x` times `weight` [d] along the last axis.
+    fn mul(&self, x: &Self::Tensor, weight: &Self::Tensor) -> Result<Self::Tensor, Error>;
     /// Every element times `factor`.
     fn scale(&self, x: &Self::Tensor, factor: f32) -> Result<Self::Tensor, Error>;
     /// `x / sqrt(mean(x²) + eps)` over the last axis, times `weight` if there is one.
@@ -221,26 +234,25 @@ pub trait Backend: Send + 'static {
     fn squeeze(&self, x: &Self::Tensor) -> Result<Self::Tensor, Error>;
     /// Angles of positions `positions` for explicit inverse frequencies; 0 leaves a pair of dimensions as it is.
     fn angles(&self, inverse_frequencies: &[f32], positions: Range<usize>) -> Result<Self::Angles, Error>;
-    /// Rotates pairs (i, i + d/2) of [T, n, d].
+    /// Rotates pairs (i, i + d/2) of [n, T, d].
     fn rope(&self, x: &Self::Tensor, angles: &Self::Angles) -> Result<Self::Tensor, Error>;
     /// [T, n, d] as [n, T, d], the layout of [`Backend::attention`] and of K/V caches.
     fn head_major(&self, x: &Self::Tensor) -> Result<Self::Tensor, Error>;
-    /// Softmax attention with grouped heads: `q` [n, Tq, d], `k` and `v` [n_kv, Tk, d] → [Tq, n·d]. The queries are the
-    /// last Tq of the Tk positions.
+    /// Softmax attention with grouped heads: `q` [n, Tq, d] over the keys of all segments, which are in the order of
+    /// their positions → [Tq, n·d]. The queries are the last Tq positions of the last segment.
     fn attention(
         &self,
         q: &Self::Tensor,
-        k: &Self::Tensor,
-        v: &Self::Tensor,
+        keys: &[Segment<Self::Tensor>],
         scale: f32,
         mask: Mask,
     ) -> Result<Self::Tensor, Error>;
-    /// The part of its attention that the last query pays to the keys `range`, mean over heads; `q`, `k`, `scale` and
-    /// `mask` as in [`Backend::attention`].
+    /// The part of its attention that the last query pays to the positions `range`, mean over heads; `q`, `keys`,
+    /// `scale` and `mask` as in [`Backend::attention`].
     fn attention_mass(
         &self,
         q: &Self::Tensor,
-        k: &Self::Tensor,
+        keys: &[Segment<Self::Tensor>],
         scale: f32,
         mask: Mask,
         range: Range<usize>,
@@ -263,6 +275,18 @@ pub trait Backend: Send + 'static {
     ) -> Result<Self::Tensor, Error>;
     /// Joins arrays along `axis`.
     fn concat(&self, axis: usize, parts: &[&Self::Tensor]) -> Result<Self::Tensor, Error>;
+    /// An array of its own for [`Backend::write`], all 0.
+    fn zeros(&self, shape: &[usize]) -> Result<Self::Tensor, Error>;
+    /// Overwrites `x` from `start` on along `axis` with `rows`. No copy of `x` is made where the library can do without.
+    fn write(
+        &self,
+        x: &mut Self::Tensor,
+        axis: usize,
+        start: usize,
+        rows: &Self::Tensor,
+    ) -> Result<(), Error>;
+    /// `range` along `axis` without a copy: it shares the memory of `x`.
+    fn view(&self, x: &Self::Tensor, axis: usize, range: Range<usize>) -> Result<Self::Tensor, Error>;
     /// A compact copy of `range` along `axis`.
     fn slice(&self, x: &Self::Tensor, axis: usize, range: Range<usize>) -> Result<Self::Tensor, Error>;
     /// `x` [T, …] with its first-axis rows from `start` on replaced by `rows`.

@@ -1,6 +1,6 @@
 //! The [`Backend`] on candle: CPU, arithmetic in f32.
 
-use crate::backend::{Activation, Backend, Mask, Numbers, Stored};
+use crate::backend::{Activation, Backend, Mask, Numbers, Segment, Stored};
 use crate::{Error, numeric};
 use candle_core::quantized::{QStorage, QTensor};
 use candle_core::{CpuStorage, CustomOp2, CustomOp3, D, DType, Device, InplaceOp1, Layout, Shape, Tensor};
@@ -137,6 +137,10 @@ impl Backend for Candle {
         Ok((a + b)?)
     }
 
+    fn mul(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor, Error> {
+        Ok(x.broadcast_mul(weight)?)
+    }
+
     fn scale(&self, x: &Tensor, factor: f32) -> Result<Tensor, Error> {
         Ok((x * f64::from(factor))?)
     }
@@ -174,27 +178,33 @@ impl Backend for Candle {
 
     fn rope(&self, x: &Tensor, angles: &Angles) -> Result<Tensor, Error> {
         let x = x.unsqueeze(0)?.contiguous()?;
-        Ok(candle_nn::rotary_emb::rope_thd(&x, &angles.cos, &angles.sin)?.squeeze(0)?)
+        Ok(candle_nn::rotary_emb::rope(&x, &angles.cos, &angles.sin)?.squeeze(0)?)
     }
 
     fn head_major(&self, x: &Tensor) -> Result<Tensor, Error> {
         Ok(x.transpose(0, 1)?.contiguous()?)
     }
 
-    fn attention(&self, q: &Tensor, k: &Tensor, v: &Tensor, scale: f32, mask: Mask) -> Result<Tensor, Error> {
+    fn attention(
+        &self,
+        q: &Tensor,
+        keys: &[Segment<Tensor>],
+        scale: f32,
+        mask: Mask,
+    ) -> Result<Tensor, Error> {
         let (heads, queries, dim) = q.dims3()?;
-        let (groups, keys, _) = k.dims3()?;
-        let repeat = heads / groups;
-        let first = keys - queries;
+        let (groups, first) = queried(keys, queries)?;
+        let rows = heads / groups;
         let mut blocks = Vec::new();
         for start in (0..queries).step_by(BLOCK) {
             let len = BLOCK.min(queries - start);
-            let slab = Slab::of(mask, first + start..first + start + len, keys);
-            let q = q.narrow(1, start, len)?.contiguous()?.reshape((groups, repeat * len, dim))?;
-            let (k, v) = (slab.gather(k)?, slab.gather(v)?);
-            let scores = q.matmul(&k.t()?)?;
-            scores.inplace_op1(&MaskedSoftmax { mask, slab, first: first + start, len, keys, scale })?;
-            let out = scores.matmul(&v)?.reshape((heads, len, dim))?;
+            let block = first + start..first + start + len;
+            let seen = seen(keys, mask, block.clone())?;
+            let q = q.narrow(1, start, len)?.contiguous()?.reshape((groups, rows * len, dim))?;
+            let scores = scores(&q, &seen)?;
+            let columns = Columns(seen.iter().map(|segment| segment.positions.clone()).collect());
+            scores.inplace_op1(&MaskedSoftmax { mask, columns, block, scale })?;
+            let out = weighted(&scores, &seen)?.reshape((heads, len, dim))?;
             blocks.push(out.transpose(0, 1)?.reshape((len, heads * dim))?);
         }
         Ok(if blocks.len() == 1 { blocks.swap_remove(0) } else { Tensor::cat(&blocks, 0)? })
@@ -203,21 +213,25 @@ impl Backend for Candle {
     fn attention_mass(
         &self,
         q: &Tensor,
-        k: &Tensor,
+        keys: &[Segment<Tensor>],
         scale: f32,
         mask: Mask,
         range: Range<usize>,
     ) -> Result<f64, Error> {
         let (heads, queries, dim) = q.dims3()?;
-        let (groups, keys, _) = k.dims3()?;
+        let (groups, first) = queried(keys, queries)?;
+        let position = first + queries - 1;
+        let seen = seen(keys, mask, position..position + 1)?;
+        let columns = Columns(seen.iter().map(|segment| segment.positions.clone()).collect());
         let last = q.narrow(1, queries - 1, 1)?.contiguous()?.reshape((groups, heads / groups, dim))?;
-        let mut scores = self.to_f32(&last.matmul(&k.t()?)?)?;
-        let (early, near) = mask.visible(keys - 1, keys);
+        let mut scores = self.to_f32(&scores(&last, &seen)?)?;
+        let (early, near) = mask.visible(position, position + 1);
+        let (early, near, range) = (columns.of(early), columns.of(near), columns.of(range));
         let mass = |row: &mut [f32]| {
             numeric::softmax(row, scale, early.clone(), near.clone());
             row[range.clone()].iter().copied().map(f64::from).sum::<f64>()
         };
-        Ok(scores.chunks_mut(keys).map(mass).sum::<f64>() / heads as f64)
+        Ok(scores.chunks_mut(columns.count()).map(mass).sum::<f64>() / heads as f64)
     }
 
     fn gated(&self, activation: Activation, gate: &Tensor, up: &Tensor) -> Result<Tensor, Error> {
@@ -237,6 +251,18 @@ impl Backend for Candle {
 
     fn concat(&self, axis: usize, parts: &[&Tensor]) -> Result<Tensor, Error> {
         Ok(Tensor::cat(parts, axis)?)
+    }
+
+    fn zeros(&self, shape: &[usize]) -> Result<Tensor, Error> {
+        Ok(Tensor::zeros(shape, DType::F32, &self.device)?)
+    }
+
+    fn write(&self, x: &mut Tensor, axis: usize, start: usize, rows: &Tensor) -> Result<(), Error> {
+        Ok(x.slice_set(&rows.contiguous()?, axis, start)?)
+    }
+
+    fn view(&self, x: &Tensor, axis: usize, range: Range<usize>) -> Result<Tensor, Error> {
+        Ok(x.narrow(axis, range.start, range.len())?)
     }
 
     fn slice(&self, x: &Tensor, axis: usize, range: Range<usize>) -> Result<Tensor, Error> {
@@ -335,45 +361,83 @@ fn route(row: &mut [f32], top_k: usize, factors: &[f32]) {
     rest.iter().for_each(|expert| row[*expert] = 0.0);
 }
 
-/// The keys that one block of queries may see: the first `sinks`, then `base..end`.
-#[derive(Clone, Copy)]
-struct Slab {
-    sinks: usize,
-    base: usize,
-    end: usize,
+/// K/V heads of the segments, and the position of the first of `queries` queries, which end with the last segment.
+fn queried(keys: &[Segment<Tensor>], queries: usize) -> Result<(usize, usize), Error> {
+    let last = keys.last().ok_or_else(|| Error::Tensor("attention over no keys".into()))?;
+    let first = last.positions.end.checked_sub(queries);
+    let first =
+        first.ok_or_else(|| Error::Tensor(format!("{queries} queries but fewer positions before them")))?;
+    Ok((last.k.dim(0)?, first))
 }
 
-impl Slab {
-    fn of(mask: Mask, queries: Range<usize>, keys: usize) -> Self {
-        let (sinks, near) = mask.visible(queries.start, keys);
-        let end = mask.visible(queries.end - 1, keys).1.end;
-        let sinks = if let Mask::SinkWindow { sink, .. } = mask { sink.min(end) } else { sinks.end };
-        // Without a window the near keys are none; one unseen column keeps the arrays from being empty.
-        let base = near.start.min(end - 1);
-        if base <= sinks { Self { sinks: 0, base: 0, end } } else { Self { sinks, base, end } }
+/// The parts of the segments that some query of `block` sees.
+fn seen(
+    keys: &[Segment<Tensor>],
+    mask: Mask,
+    block: Range<usize>,
+) -> candle_core::Result<Vec<Segment<Tensor>>> {
+    let end = keys.last().map_or(0, |last| last.positions.end);
+    let (first, last) = (mask.visible(block.start, end), mask.visible(block.end - 1, end));
+    let early = first.0.start.min(last.0.start)..first.0.end.max(last.0.end);
+    let near = first.1.start.min(last.1.start).max(early.end)..last.1.end;
+    let mut seen = Vec::new();
+    for segment in keys {
+        for wanted in [&early, &near] {
+            let start = wanted.start.max(segment.positions.start);
+            let end = wanted.end.min(segment.positions.end);
+            if start < end {
+                let part = |x: &Tensor| x.narrow(1, start - segment.positions.start, end - start);
+                seen.push(Segment { positions: start..end, k: part(&segment.k)?, v: part(&segment.v)? });
+            }
+        }
+    }
+    Ok(seen)
+}
+
+/// Products of queries [groups, rows, d] with all keys, side by side.
+fn scores(q: &Tensor, seen: &[Segment<Tensor>]) -> candle_core::Result<Tensor> {
+    let parts = seen.iter().map(|segment| q.matmul(&segment.k.t()?)).collect::<Result<Vec<_>, _>>()?;
+    if let [scores] = &parts[..] { Ok(scores.clone()) } else { Tensor::cat(&parts, 2) }
+}
+
+/// Sums of all values, weighted.
+fn weighted(weights: &Tensor, seen: &[Segment<Tensor>]) -> candle_core::Result<Tensor> {
+    let (mut column, mut sum) = (0, None);
+    for segment in seen {
+        let part = weights.narrow(2, column, segment.positions.len())?.matmul(&segment.v)?;
+        column += segment.positions.len();
+        sum = Some(match sum {
+            Some(sum) => (sum + part)?,
+            None => part,
+        });
+    }
+    sum.map_or_else(|| candle_core::bail!("a query sees no key"), Ok)
+}
+
+/// Which position each column of a score matrix belongs to: runs of consecutive positions.
+struct Columns(Vec<Range<usize>>);
+
+impl Columns {
+    fn count(&self) -> usize {
+        self.0.iter().map(Range::len).sum()
     }
 
-    fn gather(self, x: &Tensor) -> candle_core::Result<Tensor> {
-        let near = x.narrow(1, self.base, self.end - self.base)?;
-        if self.sinks == 0 { Ok(near) } else { Tensor::cat(&[&x.narrow(1, 0, self.sinks)?, &near], 1) }
-    }
-
-    /// Columns of the keys `range`.
-    fn columns(self, range: Range<usize>) -> Range<usize> {
-        let shift = self.base - self.sinks;
-        if range.end <= self.sinks { range } else { range.start - shift..range.end - shift }
+    /// Columns of the positions `range`.
+    fn of(&self, range: Range<usize>) -> Range<usize> {
+        // Positions that have no column lie between two runs.
+        let before = |position: usize| {
+            self.0.iter().map(|run| position.clamp(run.start, run.end) - run.start).sum::<usize>()
+        };
+        before(range.start)..before(range.end)
     }
 }
 
-/// Softmax over the visible keys of every row of scores [groups, repeat · len, columns]; 0 elsewhere.
+/// Softmax over the visible keys of every row of scores [groups, repeat · block, columns]; 0 elsewhere.
 struct MaskedSoftmax {
     mask: Mask,
-    slab: Slab,
-    /// Position of the block's first query.
-    first: usize,
-    /// Queries of the block.
-    len: usize,
-    keys: usize,
+    columns: Columns,
+    /// Positions of the queries.
+    block: Range<usize>,
     scale: f32,
 }
 
@@ -384,11 +448,10 @@ impl InplaceOp1 for MaskedSoftmax {
 
     fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> candle_core::Result<()> {
         let scores = f32_mut(storage, layout)?;
-        let columns = self.slab.sinks + self.slab.end - self.slab.base;
-        scores.par_chunks_mut(columns).with_min_len(16).enumerate().for_each(|(row, scores)| {
-            let (sinks, near) = self.mask.visible(self.first + row % self.len, self.keys);
-            let (sinks, near) = (self.slab.columns(sinks), self.slab.columns(near));
-            numeric::softmax(scores, self.scale, sinks, near);
+        let end = self.columns.0.last().map_or(0, |run| run.end);
+        scores.par_chunks_mut(self.columns.count()).with_min_len(16).enumerate().for_each(|(row, scores)| {
+            let (early, near) = self.mask.visible(self.block.start + row % self.block.len(), end);
+            numeric::softmax(scores, self.scale, self.columns.of(early), self.columns.of(near));
         });
         Ok(())
     }
@@ -490,7 +553,18 @@ mod tests {
             Mask::Hiding { from: 4, to: 236, window: Some(128) },
             Mask::Hiding { from: 0, to: 299, window: Some(128) },
         ] {
-            let ours = candle.to_f32(&candle.attention(&q, &k, &v, 0.5, mask).unwrap()).unwrap();
+            let segments = |ends: &[usize]| {
+                let starts = [&[0], ends].concat();
+                let part = |(start, end): (&usize, &usize)| {
+                    let part = |x: &Tensor| x.narrow(1, *start, end - start).unwrap();
+                    Segment { positions: *start..*end, k: part(&k), v: part(&v) }
+                };
+                starts.iter().zip(ends).map(part).collect::<Vec<_>>()
+            };
+            let (whole, parts) = (segments(&[len]), segments(&[4, 130, len]));
+            let ours = candle.to_f32(&candle.attention(&q, &whole, 0.5, mask).unwrap()).unwrap();
+            let in_parts = candle.to_f32(&candle.attention(&q, &parts, 0.5, mask).unwrap()).unwrap();
+            assert!(ours.iter().zip(&in_parts).all(|(a, b)| (a - b).abs() < 1e-5), "{mask:?} in parts");
             let watched = 4..236;
             let mut mass = 0.0;
             for (head, query) in (0..heads).flat_map(|head| (0..len).map(move |query| (head, query))) {
@@ -503,18 +577,24 @@ mod tests {
                 let scores: Vec<f32> = keys.iter().map(score).collect();
                 let sum: f32 = scores.iter().sum();
                 for d in 0..dim {
-                    let weighted = keys.iter().zip(&scores).map(|(key, s)| s * row(&vs, head / repeat, *key)[d]);
+                    let weighted =
+                        keys.iter().zip(&scores).map(|(key, s)| s * row(&vs, head / repeat, *key)[d]);
                     let expected = weighted.sum::<f32>() / sum;
                     let got = ours[(query * heads + head) * dim + d];
-                    assert!((got - expected).abs() < 1e-4, "{mask:?}: head {head}, query {query}: {got} {expected}");
+                    assert!(
+                        (got - expected).abs() < 1e-4,
+                        "{mask:?}: head {head}, query {query}: {got} {expected}"
+                    );
                 }
                 if query == len - 1 {
                     let seen = keys.iter().zip(&scores).filter(|(key, _)| watched.contains(*key));
                     mass += f64::from(seen.map(|(_, s)| s).sum::<f32>() / sum) / heads as f64;
                 }
             }
-            let got = candle.attention_mass(&q, &k, 0.5, mask, watched).unwrap();
-            assert!((got - mass).abs() < 1e-5, "{mask:?}: {got} {mass}");
+            for keys in [whole, parts] {
+                let got = candle.attention_mass(&q, &keys, 0.5, mask, watched.clone()).unwrap();
+                assert!((got - mass).abs() < 1e-5, "{mask:?}: {got} {mass}");
+            }
         }
     }
 

@@ -2,10 +2,11 @@
 
 use crate::Error;
 use crate::backend::{Backend, Mask};
-use crate::gemma::{Cache, Gemma, Pass, Rows};
+use crate::gemma::{self, Cache, Evicted, Fill, Gemma, Injection, Pass, Plan, Rows, Sequence};
 use crate::noise::Noise;
 use crate::restoration::{self, Counters, Projection};
-use protocol::{Arm, Decode, RestorationCounters, Stage, StageTimings, Stop};
+use protocol::{Arm, Decode, KvBytes, RestorationCounters, Stage, StageTimings, Stop};
+use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -30,6 +31,8 @@ pub struct Settings<'a> {
     pub window: usize,
     /// Most tokens to generate.
     pub max_new_tokens: usize,
+    /// Positions of the prompt that go through the layers at a time.
+    pub prefill_chunk: usize,
     /// Tokens that end the answer.
     pub stop_tokens: &'a [u32],
     /// Tokens that teacher-forced decoding feeds in place of those predicted; empty in the loops that generate.
@@ -57,7 +60,8 @@ impl Settings<'_> {
     }
 }
 
-/// A generated answer. `timings.e2e_s` is left to the caller, who knows when the text was there.
+/// A generated answer. Only the caller knows when the texts were there: `timings.e2e_s` is left to it, and
+/// `timings.first_token_s` counts from the ids of the prompt.
 #[derive(Clone, Debug)]
 pub struct Generation {
     /// Generated ids, the stop token included.
@@ -70,26 +74,30 @@ pub struct Generation {
     pub first_logits: Vec<f32>,
     /// What happened to evicted positions.
     pub counters: Counters,
-    /// Bytes of the K/V cache at the end; none without a cache.
-    pub kv_bytes: Option<u64>,
+    /// Bytes of the K/V cache at the end, counted; none where none is kept from step to step.
+    pub kv_bytes: Option<KvBytes>,
+    /// The same by formula.
+    pub kv_forecast: Option<KvBytes>,
     /// Bytes of an unbounded cache on every layer at the same length, by formula.
-    pub kv_full_bytes: u64,
+    pub kv_full: KvBytes,
+    /// Bytes of the model's own cache at the same length, by formula.
+    pub kv_native: KvBytes,
 }
 
 /// Bytes of one number of the arithmetic (f32).
 const COMPUTE_BYTES: usize = 4;
 
 impl<B: Backend> Models<B> {
-    /// Logits of one forward of `settings.arm` over all of `ids`, as the first step of decoding has them.
+    /// Logits of one forward of `settings.arm` over all of `ids`, as the first step of decoding has them, and the cache
+    /// from which decoding goes on.
     pub fn forward(
         &self,
         ids: &[u32],
         settings: &Settings<'_>,
         rows: Rows,
         counters: &mut Counters,
-        cache: Option<&mut Cache<B::Tensor>>,
         cancel: &AtomicBool,
-    ) -> Result<B::Tensor, Error> {
+    ) -> Result<(B::Tensor, Cache<B::Tensor>), Error> {
         let evicted = niah::evicted(ids.len(), settings.sink, settings.window);
         let injection = match settings.arm.mode() {
             Some(_) if !evicted.is_empty() => {
@@ -97,17 +105,42 @@ impl<B: Backend> Models<B> {
             }
             _ => None,
         };
+        let plan = self.plan(settings, ids.len(), evicted.clone(), injection.as_ref());
+        let latents = injection.as_ref().and_then(|injection| injection.latents.clone());
+        let mut cache = Cache::new(plan, latents.map(|latents| (evicted.clone(), latents)));
         let watched = if counters.attention_mass.is_empty() { evicted } else { 0..0 };
         let pass = Pass {
             mask: settings.mask(),
             injection: injection.as_ref(),
             witness: Some(counters),
             watched,
-            cache,
-            rows,
-            cancel,
+            decoder: Some(self),
+            chunk: settings.prefill_chunk,
+            ..Pass::plain(&mut cache, rows, cancel)
         };
-        self.verifier.logits(ids, pass)
+        let logits = self.verifier.logits(ids, pass)?;
+        Ok((logits, cache))
+    }
+
+    /// What a cache keeps for `settings`.
+    fn plan(
+        &self,
+        settings: &Settings<'_>,
+        prompt: usize,
+        evicted: Range<usize>,
+        injection: Option<&Injection<B::Tensor>>,
+    ) -> Plan {
+        let layers = self.verifier.kv_layers();
+        let sequence = Sequence { prompt, evicted, native_window: self.verifier.window() };
+        let fill = |i: usize| injection.and_then(|injection| injection.layers[i].as_ref());
+        let kept = |i| fill(i).map_or(Evicted::Resident, Fill::kept);
+        match (settings.arm, settings.decode) {
+            (Arm::SinkWindow, _) => Plan::sink_window(&layers, &sequence, settings.sink, settings.window),
+            (Arm::Oracle, _) | (_, Decode::Incremental | Decode::Reforward | Decode::TeacherForced) => {
+                Plan::native(&layers, &sequence, kept)
+            }
+            (_, Decode::Bounded) => Plan::bounded(&layers, &sequence, kept),
+        }
     }
 
     /// Counters for one prompt.
@@ -127,17 +160,18 @@ impl<B: Backend> Models<B> {
         check(prompt, settings)?;
         let backend = self.verifier.backend();
         let mut counters = self.counters();
-        let mut cache = (settings.decode != Decode::Reforward).then(Cache::default);
         let mut ids = prompt.to_vec();
         let fills = settings.arm.mode().is_some();
         progress(if fills { Stage::Restoring } else { Stage::Prefill }, 0);
         let start = Instant::now();
-        let logits = self.forward(&ids, settings, Rows::Last, &mut counters, cache.as_mut(), cancel)?;
+        let (logits, cache) = self.forward(&ids, settings, Rows::Last, &mut counters, cancel)?;
+        let mut cache = (settings.decode != Decode::Reforward).then_some(cache);
         let first_s = start.elapsed().as_secs_f64();
         let prefill_s = first_s - built_s(&counters.restoration);
         let start = Instant::now();
         let first_logits = backend.to_f32(&logits)?;
         let mut token = backend.argmax_last(&logits)?;
+        let first_token_s = first_s + start.elapsed().as_secs_f64();
         let mut tokens = Vec::new();
         let stop = loop {
             tokens.push(token);
@@ -149,20 +183,24 @@ impl<B: Backend> Models<B> {
             ids.push(fed);
             let logits = match &mut cache {
                 Some(cache) => self.step(fed, settings, cache, cancel)?,
-                None => self.forward(&ids, settings, Rows::Last, &mut counters, None, cancel)?,
+                None => self.forward(&ids, settings, Rows::Last, &mut counters, cancel)?.0,
             };
             token = backend.argmax_last(&logits)?;
         };
         let build_restoration_s = fills.then(|| built_s(&counters.restoration));
         let decode_s = start.elapsed().as_secs_f64();
+        let layers = self.verifier.kv_layers();
+        let rank = self.projection.as_ref().map_or(0, |projection| projection.f_theta.rank());
         Ok(Generation {
             tokens,
             stop,
-            timings: StageTimings { build_restoration_s, prefill_s, decode_s, e2e_s: 0.0 },
+            timings: StageTimings { build_restoration_s, prefill_s, decode_s, first_token_s, e2e_s: 0.0 },
             first_logits,
             counters,
-            kv_bytes: cache.map(|cache| cache.bytes(backend)),
-            kv_full_bytes: self.full_bytes(ids.len()),
+            kv_bytes: cache.as_ref().map(|cache| cache.bytes(backend)),
+            kv_forecast: cache.map(|cache| cache.plan().bytes(ids.len() - prompt.len(), rank, COMPUTE_BYTES)),
+            kv_full: gemma::full_bytes(&layers, ids.len(), COMPUTE_BYTES),
+            kv_native: gemma::native_bytes(&layers, ids.len(), self.verifier.window(), COMPUTE_BYTES),
         })
     }
 
@@ -174,13 +212,9 @@ impl<B: Backend> Models<B> {
         cache: &mut Cache<B::Tensor>,
         cancel: &AtomicBool,
     ) -> Result<B::Tensor, Error> {
-        let pass = Pass { mask: settings.mask(), cache: Some(cache), ..Pass::plain(Rows::Last, cancel) };
+        let pass =
+            Pass { mask: settings.mask(), decoder: Some(self), ..Pass::plain(cache, Rows::Last, cancel) };
         self.verifier.logits(&[token], pass)
-    }
-
-    fn full_bytes(&self, positions: usize) -> u64 {
-        let layer = |layer: &protocol::LayerGeometry| 2 * layer.kv_heads * layer.head_dim;
-        (self.verifier.geometry().iter().map(layer).sum::<usize>() * positions * COMPUTE_BYTES) as u64
     }
 }
 

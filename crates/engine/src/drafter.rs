@@ -4,7 +4,7 @@
 //! token that follows.
 
 use crate::Error;
-use crate::backend::{Activation, Backend, Mask};
+use crate::backend::{Activation, Backend, Mask, Segment};
 use crate::config::Config;
 use crate::weights::Weights;
 use std::path::{Path, PathBuf};
@@ -126,13 +126,16 @@ impl<B: Backend> Drafter<B> {
             let (k, v) = (b.linear(&x, &layer.k)?, b.linear(&x, &layer.v)?);
             if let Some(rest) = &layer.rest {
                 let rotated = |x: &B::Tensor, heads, norm| {
-                    b.head_major(&b.rope(&self.norm(b, &b.split_heads(x, heads)?, norm)?, &angles)?)
+                    b.rope(&b.head_major(&self.norm(b, &b.split_heads(x, heads)?, norm)?)?, &angles)
                 };
                 let q = rotated(&b.linear(&x, &rest.q)?, self.heads, &rest.q_norm)?;
-                let rotated_k = rotated(&k, self.kv_heads, &rest.k_norm)?;
-                let split_v = b.head_major(&b.split_heads(&v, self.kv_heads)?)?;
+                let keys = Segment {
+                    positions: 0..b.shape(&h)[0],
+                    k: rotated(&k, self.kv_heads, &rest.k_norm)?,
+                    v: b.head_major(&b.split_heads(&v, self.kv_heads)?)?,
+                };
                 let scale = (self.head_dim as f32).powf(-0.5);
-                let attention = b.attention(&q, &rotated_k, &split_v, scale, Mask::Everything)?;
+                let attention = b.attention(&q, &[keys], scale, Mask::Everything)?;
                 h = b.add(&h, &b.linear(&attention, &rest.o)?)?;
                 let y = self.norm(b, &h, &rest.post_attention_norm)?;
                 let gated =

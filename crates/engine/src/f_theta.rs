@@ -5,7 +5,7 @@ use crate::Error;
 use crate::backend::Backend;
 use crate::config::Config;
 use crate::drafter::{Drafter, DrafterKv};
-use crate::gemma::{Gemma, RawKv};
+use crate::gemma::{Gemma, Latents, RawKv};
 use crate::weights::Weights;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ pub struct FTheta<B: Backend> {
     pub config: Value,
     config_path: PathBuf,
     drafter: (usize, usize, usize),
+    rank: usize,
     encoder_k: B::Weight,
     encoder_v: B::Weight,
     layers: Vec<Decoder<B>>,
@@ -63,6 +64,7 @@ impl<B: Backend> FTheta<B> {
             encoder_k: weights.matrix("encoder_k.weight", [rank, width])?,
             encoder_v: weights.matrix("encoder_v.weight", [rank, width])?,
             drafter,
+            rank,
             files: weights.files.clone(),
             config_path: config.path().to_owned(),
             config: config.value,
@@ -108,22 +110,25 @@ impl<B: Backend> FTheta<B> {
         &self.files
     }
 
-    /// The layers that are `wanted`, for the positions of `drafter`: [positions, kv_heads, head_dim].
-    pub fn project(
+    /// Numbers of a latent, of K or of V.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Latents of the positions of `drafter`.
+    pub fn encode(&self, b: &B, drafter: &DrafterKv<B::Tensor>) -> Result<Latents<B::Tensor>, Error> {
+        Ok(Latents { k: b.linear(&drafter.k, &self.encoder_k)?, v: b.linear(&drafter.v, &self.encoder_v)? })
+    }
+
+    /// K/V of `layer` at the positions of `latents`: [positions, kv_heads, head_dim].
+    pub fn decode(
         &self,
         b: &B,
-        drafter: &DrafterKv<B::Tensor>,
-        wanted: &[bool],
-    ) -> Result<Vec<Option<RawKv<B::Tensor>>>, Error> {
-        let (k, v) = (b.linear(&drafter.k, &self.encoder_k)?, b.linear(&drafter.v, &self.encoder_v)?);
-        let decode = |(layer, wanted): (&Decoder<B>, &bool)| {
-            let part = |x, weight| b.split_heads(&b.linear(x, weight)?, layer.kv_heads);
-            if *wanted {
-                Ok(Some(RawKv { k: part(&k, &layer.k)?, v: part(&v, &layer.v)? }))
-            } else {
-                Ok(None)
-            }
-        };
-        self.layers.iter().zip(wanted).map(decode).collect()
+        layer: usize,
+        latents: &Latents<B::Tensor>,
+    ) -> Result<RawKv<B::Tensor>, Error> {
+        let layer = &self.layers[layer];
+        let part = |x, weight| b.split_heads(&b.linear(x, weight)?, layer.kv_heads);
+        Ok(RawKv { k: part(&latents.k, &layer.k)?, v: part(&latents.v, &layer.v)? })
     }
 }

@@ -94,13 +94,16 @@ impl<B: Backend> Engine<B> {
             sink: trial.sink,
             window: trial.window,
             max_new_tokens: trial.max_new_tokens,
+            prefill_chunk: trial.prefill_chunk,
             stop_tokens: &self.tokenizer.stop_tokens,
             forced: &forced,
             noise: Noise { seed: trial.seed, sample: trial.sample },
         };
+        let encoded_s = start.elapsed().as_secs_f64();
         let generation = self.models.generate(&prompt, &settings, cancel, progress)?;
         let text = self.tokenizer.decode(&generation.tokens)?;
         let mut timings = generation.timings;
+        timings.first_token_s += encoded_s;
         timings.e2e_s = start.elapsed().as_secs_f64();
         let (prompt_tokens, counters) = (prompt.len(), generation.counters);
         let fidelity = self.fidelity(trial.arm, prompt, generation.first_logits);
@@ -117,8 +120,10 @@ impl<B: Backend> Engine<B> {
             attention_mass: Some(counters.attention_mass).filter(|mass| !mass.is_empty()),
             projection_error: Some(counters.projection_error).filter(|errors| !errors.is_empty()),
             memory: TrialMemory {
-                kv_counted_bytes: generation.kv_bytes,
-                kv_full_formula_bytes: generation.kv_full_bytes,
+                kv_counted: generation.kv_bytes,
+                kv_forecast: generation.kv_forecast,
+                kv_full_formula: generation.kv_full,
+                kv_native_formula: generation.kv_native,
                 process_peak_bytes: peak_resident_bytes(),
             },
         })

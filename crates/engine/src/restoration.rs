@@ -5,7 +5,7 @@ use crate::backend::Backend;
 use crate::decode::{Models, Settings};
 use crate::drafter::{Drafter, DrafterKv};
 use crate::f_theta::FTheta;
-use crate::gemma::{Fill, Gemma, Injection, RawKv, Source, Witness};
+use crate::gemma::{Decoder, Fill, Gemma, Injection, Latents, RawKv, Source, Witness};
 use crate::noise::Noise;
 use protocol::{
     Arm, DrafterEmbeddingScale, LayerCounter, LayerError, LayerGeometry, LayerKind, RestorationCounters,
@@ -45,18 +45,24 @@ impl<B: Backend> Projection<B> {
         self.drafter.capture(verifier.backend(), verifier.embed(ids, scale)?, cancel)
     }
 
-    /// f_θ's K/V of the `wanted` layers for the positions of `drafted`.
-    pub fn project(
+    /// f_θ's latents of the positions of `drafted`.
+    pub fn encode(
         &self,
         verifier: &Gemma<B>,
         drafted: &DrafterKv<B::Tensor>,
-        wanted: &[bool],
-    ) -> Result<Vec<Option<RawKv<B::Tensor>>>, Error> {
-        let mut layers = self.f_theta.project(verifier.backend(), drafted, wanted)?;
-        for (_, layer) in layers.iter_mut().enumerate().filter(|(i, _)| self.v_is_k(verifier, *i)) {
-            *layer = layer.take().map(|kv| RawKv { v: kv.k.clone(), k: kv.k });
-        }
-        Ok(layers)
+    ) -> Result<Latents<B::Tensor>, Error> {
+        self.f_theta.encode(verifier.backend(), drafted)
+    }
+
+    /// f_θ's K/V of `layer` at the positions of `latents`.
+    pub fn decode(
+        &self,
+        verifier: &Gemma<B>,
+        layer: usize,
+        latents: &Latents<B::Tensor>,
+    ) -> Result<RawKv<B::Tensor>, Error> {
+        let kv = self.f_theta.decode(verifier.backend(), layer, latents)?;
+        Ok(if self.v_is_k(verifier, layer) { RawKv { v: kv.k.clone(), k: kv.k } } else { kv })
     }
 
     /// Whether the injected K of `layer` serves as its V too.
@@ -97,8 +103,20 @@ impl Counters {
     }
 }
 
+impl<B: Backend> Decoder<B::Tensor> for Models<B> {
+    fn decode(&self, layer: usize, latents: &Latents<B::Tensor>) -> Result<RawKv<B::Tensor>, Error> {
+        let projection = self.projection.as_ref();
+        let projection = projection.ok_or_else(|| Error::Tensor("latents without f_θ".into()))?;
+        projection.decode(&self.verifier, layer, latents)
+    }
+}
+
 impl Witness for Counters {
     fn injected(&mut self, layer: usize, source: Source, positions: usize, bytes: u64, seconds: f64) {
+        if source == Source::FTheta {
+            self.restoration.projected_positions += positions;
+            self.restoration.projection_s += seconds;
+        }
         let Some(counter) = self.layer(layer) else { return };
         *match source {
             Source::FTheta => &mut counter.from_f_theta,
@@ -171,22 +189,25 @@ pub fn build<B: Backend>(
     let to_project = wanted(|plan| matches!(plan, Plan::Project | Plan::Mix(_) | Plan::Noise));
     counters.restoration.passes += 1;
     counters.restoration.evicted_positions += evicted.len();
-    let captured = capture(verifier, arm, ids, to_capture, evicted.clone(), counters, cancel)?;
-    let projected = project(models, arm, ids, &to_project, evicted.clone(), counters, cancel)?;
+    let captured = capture(verifier, settings, ids, to_capture, evicted.clone(), counters, cancel)?;
+    let latents = match to_project.contains(&true) {
+        true => Some(encode(models, arm, ids, evicted.clone(), counters, cancel)?),
+        false => None,
+    };
     let start = Instant::now();
-    let layers = plans.into_iter().zip(captured).zip(projected).enumerate();
-    let layers = layers.map(|(i, ((plan, captured), projected))| {
-        fill(models, settings.noise, i, plan, captured, projected, counters)
+    let layers = plans.into_iter().zip(captured).enumerate();
+    let layers = layers.map(|(i, (plan, captured))| {
+        fill(models, settings.noise, i, plan, captured, latents.as_ref(), counters)
     });
     let layers = layers.collect::<Result<_, _>>()?;
     counters.restoration.projection_s += start.elapsed().as_secs_f64();
-    Ok(Injection { positions: evicted, layers })
+    Ok(Injection { positions: evicted, layers, latents })
 }
 
 /// The verifier's own K/V; those of its layers that are `wanted`.
 fn capture<B: Backend>(
     verifier: &Gemma<B>,
-    arm: Arm,
+    settings: &Settings<'_>,
     ids: &[u32],
     wanted: Vec<bool>,
     evicted: Range<usize>,
@@ -197,9 +218,9 @@ fn capture<B: Backend>(
         return Ok(wanted.iter().map(|_| None).collect());
     }
     let start = Instant::now();
-    let layers = verifier.capture(ids, wanted, evicted, cancel)?;
+    let layers = verifier.capture(ids, wanted, evicted, settings.prefill_chunk, cancel)?;
     let (seconds, counters) = (start.elapsed().as_secs_f64(), &mut counters.restoration);
-    if arm.mode() == Some(Restore::SameCheckpoint) {
+    if settings.arm.mode() == Some(Restore::SameCheckpoint) {
         counters.drafter_positions += ids.len();
         counters.drafter_s += seconds;
     } else {
@@ -208,19 +229,15 @@ fn capture<B: Backend>(
     Ok(layers)
 }
 
-/// f_θ's K/V; those of the layers that are `wanted`.
-fn project<B: Backend>(
+/// f_θ's latents of the evicted positions.
+fn encode<B: Backend>(
     models: &Models<B>,
     arm: Arm,
     ids: &[u32],
-    wanted: &[bool],
     evicted: Range<usize>,
     counters: &mut Counters,
     cancel: &AtomicBool,
-) -> Result<Vec<Option<RawKv<B::Tensor>>>, Error> {
-    if !wanted.contains(&true) {
-        return Ok(wanted.iter().map(|_| None).collect());
-    }
+) -> Result<Latents<B::Tensor>, Error> {
     let projection = models.projection.as_ref().ok_or(Error::MissingPart { arm, part: "f_theta" })?;
     let (b, counters, start) = (models.verifier.backend(), &mut counters.restoration, Instant::now());
     let drafted = projection.draft(&models.verifier, ids, cancel)?;
@@ -229,10 +246,9 @@ fn project<B: Backend>(
     counters.drafter_s += start.elapsed().as_secs_f64();
     counters.drafter_positions += ids.len();
     let start = Instant::now();
-    let layers = projection.project(&models.verifier, &drafted, wanted)?;
+    let latents = projection.encode(&models.verifier, &drafted)?;
     counters.projection_s += start.elapsed().as_secs_f64();
-    counters.projected_positions += evicted.len() * wanted.iter().filter(|wanted| **wanted).count();
-    Ok(layers)
+    Ok(latents)
 }
 
 /// What one layer gets, from what was made for it.
@@ -242,16 +258,18 @@ fn fill<B: Backend>(
     layer: usize,
     plan: Option<Plan>,
     captured: Option<RawKv<B::Tensor>>,
-    projected: Option<RawKv<B::Tensor>>,
+    latents: Option<&Latents<B::Tensor>>,
     counters: &mut Counters,
 ) -> Result<Option<Fill<B::Tensor>>, Error> {
     let b = models.verifier.backend();
     let rows = |source, kv| Ok(Some(Fill::Rows(source, kv)));
-    match (plan, captured, projected) {
+    match (plan, captured, latents) {
         (Some(Plan::Hide), _, _) => Ok(Some(Fill::Hidden)),
         (Some(Plan::Capture), Some(captured), _) => rows(Source::Capture, captured),
-        (Some(Plan::Project), _, Some(projected)) => rows(Source::FTheta, projected),
-        (Some(Plan::Noise), _, Some(projected)) => {
+        (Some(Plan::Project), _, Some(_)) => Ok(Some(Fill::Latent)),
+        (Some(Plan::Noise), _, Some(latents)) => {
+            let projected = models.decode(layer, latents)?;
+            counters.restoration.projected_positions += b.shape(&latents.k)[0];
             let like = |x: &B::Tensor, side: u32| {
                 let bytes: Vec<u8> = noise
                     .like(&b.to_f32(x)?, 2 * layer as u32 + side)
@@ -265,7 +283,9 @@ fn fill<B: Backend>(
             let side = u32::from(!v_is_k);
             rows(Source::Noise, RawKv { k: like(&projected.k, 0)?, v: like(&projected.v, side)? })
         }
-        (Some(Plan::Mix(alpha)), Some(captured), Some(projected)) => {
+        (Some(Plan::Mix(alpha)), Some(captured), Some(latents)) => {
+            let projected = models.decode(layer, latents)?;
+            counters.restoration.projected_positions += b.shape(&latents.k)[0];
             if counters.restoration.passes == 1 {
                 counters.projection_error.push(error(b, layer, &captured, &projected)?);
             }

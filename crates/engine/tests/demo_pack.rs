@@ -9,7 +9,7 @@ use engine::candle::Candle;
 use engine::decode::{Models, Settings};
 use engine::drafter::{Drafter, DrafterKv};
 use engine::f_theta::FTheta;
-use engine::gemma::{Cache, Gemma, Rows};
+use engine::gemma::{Gemma, Rows};
 use engine::noise::Noise;
 use engine::restoration::{Counters, Projection};
 use engine::tokenizer::Tokenizer;
@@ -18,7 +18,7 @@ use protocol::{Arm, Decode, DrafterEmbeddingScale, LayerKind, Restore, ValueRule
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use support::{Golden, NEVER, close, difference, logits, reference, settings};
+use support::{Golden, NEVER, captured, close, difference, logits, projected, reference, settings};
 
 const SINK: usize = 4;
 const WINDOW: usize = 64;
@@ -90,12 +90,8 @@ fn drafter_projection_and_own_kv_equal_the_reference() {
             same(&format!("drafter_{side}.{layer}"), &rows(&part));
         }
     }
-    let wanted = vec![true; models.verifier.geometry().len()];
-    let projected = projection.project(&models.verifier, &drafted, &wanted).unwrap();
-    let own = models.verifier.capture(&ids, wanted, 0..ids.len(), &NEVER).unwrap();
-    for (name, layers) in [("ftheta", projected), ("true", own)] {
+    for (name, layers) in [("ftheta", projected(&models, &drafted)), ("true", captured(&models, &ids))] {
         for (layer, kv) in layers.into_iter().enumerate() {
-            let kv = kv.unwrap();
             same(&format!("{name}_k.{layer}"), &rows(&kv.k));
             same(&format!("{name}_v.{layer}"), &rows(&kv.v));
         }
@@ -154,10 +150,8 @@ fn the_first_token_is_the_same_with_and_without_a_cache_and_so_are_the_oracles_n
     let b = models.verifier.backend();
     for arm in Arm::ALL {
         let settings = settings(arm, SINK, WINDOW);
-        let mut cache = Cache::default();
         let mut counters = models.counters();
-        let cached =
-            models.forward(&ids, &settings, Rows::Last, &mut counters, Some(&mut cache), &NEVER).unwrap();
+        let (cached, cache) = models.forward(&ids, &settings, Rows::Last, &mut counters, &NEVER).unwrap();
         assert_eq!(b.to_f32(&cached).unwrap(), last(&models, &ids, arm), "{arm}");
         assert_eq!(cache.positions(), ids.len());
     }
@@ -166,13 +160,13 @@ fn the_first_token_is_the_same_with_and_without_a_cache_and_so_are_the_oracles_n
     settings.decode = Decode::Incremental;
     let cached = models.generate(&ids, &settings, &NEVER, &mut |_, _| ()).unwrap();
     assert_eq!(cached.tokens, again.tokens);
-    assert!(cached.kv_bytes.unwrap() < cached.kv_full_bytes);
+    assert!(cached.kv_bytes.unwrap().total() < cached.kv_full.total());
 }
 
 /// One forward with its counters.
 fn counted(models: &Models<Candle>, ids: &[u32], settings: &Settings<'_>) -> (Vec<f32>, Counters) {
     let mut counters = models.counters();
-    let out = models.forward(ids, settings, Rows::Last, &mut counters, None, &NEVER).unwrap();
+    let out = models.forward(ids, settings, Rows::Last, &mut counters, &NEVER).unwrap().0;
     (models.verifier.backend().to_f32(&out).unwrap(), counters)
 }
 

@@ -14,7 +14,7 @@ use engine::restoration::Projection;
 use engine::tokenizer::Tokenizer;
 use protocol::{Arm, Decode, DrafterEmbeddingScale, Restore, ValueRule};
 use std::path::Path;
-use support::{Golden, NEVER, close, difference, logits, reference, settings};
+use support::{Golden, NEVER, captured, close, difference, logits, projected, reference, settings};
 
 fn moe(root: &Path, precision: &str, scale: DrafterEmbeddingScale, rule: ValueRule) -> Models<Candle> {
     let checkpoints = root.join("golden/checkpoints");
@@ -200,12 +200,8 @@ fn compare_kv(root: &Path, tag: &str, suffix: &str, scale: DrafterEmbeddingScale
                 same(&format!("drafter.{side}.{layer}"), &part);
             }
         }
-        let wanted = vec![true; models.verifier.geometry().len()];
-        let projected = projection.project(&models.verifier, &drafted, &wanted).unwrap();
-        let own = models.verifier.capture(&ids, wanted, 0..ids.len(), &NEVER).unwrap();
-        for (name, layers) in [("f_theta", projected), ("own", own)] {
-            for (layer, kv) in layers.into_iter().enumerate() {
-                let RawKv { k, v } = kv.unwrap();
+        for (name, layers) in [("f_theta", projected(&models, &drafted)), ("own", captured(&models, &ids))] {
+            for (layer, RawKv { k, v }) in layers.into_iter().enumerate() {
                 same(&format!("{name}.k.{layer}"), &k);
                 same(&format!("{name}.v.{layer}"), &v);
             }
@@ -256,10 +252,11 @@ fn an_archive_of_pytorch_holds_the_same_as_its_safetensors() {
     }
     let loaded = FTheta::load(b, archive.path()).unwrap();
     assert_eq!(loaded.files(), [archive.path().join("f_theta_weights.pt")]);
-    let wanted = vec![true; models.verifier.geometry().len()];
-    let theirs = projection.f_theta.project(b, &drafted, &wanted).unwrap();
-    for (ours, theirs) in loaded.project(b, &drafted, &wanted).unwrap().into_iter().zip(theirs) {
-        let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
+    for layer in 0..models.verifier.geometry().len() {
+        let decoded = |f_theta: &FTheta<Candle>| {
+            f_theta.decode(b, layer, &f_theta.encode(b, &drafted).unwrap()).unwrap()
+        };
+        let (ours, theirs) = (decoded(&loaded), decoded(&projection.f_theta));
         assert_eq!(b.to_f32(&ours.k).unwrap(), b.to_f32(&theirs.k).unwrap());
         assert_eq!(b.to_f32(&ours.v).unwrap(), b.to_f32(&theirs.v).unwrap());
     }

@@ -86,6 +86,7 @@ fn trial(arm: Arm, prompt: &str) -> Request {
         sink: 4,
         window: 64,
         max_new_tokens: 24,
+        prefill_chunk: 512,
         seed: 42,
         sample: 0,
         answer: None,

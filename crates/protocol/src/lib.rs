@@ -10,7 +10,7 @@ mod spec;
 
 pub use arm::{Alpha, Arm, ArmError, Restore};
 pub use message::{
-    BackendInfo, ErrorReport, Event, Fidelity, Hello, Host, LayerCounter, LayerError, LayerGeometry,
+    BackendInfo, ErrorReport, Event, Fidelity, Hello, Host, KvBytes, LayerCounter, LayerError, LayerGeometry,
     LayerKind, LoadedPack, Request, RestorationCounters, Stage, StageTimings, Stop, Trial, TrialMemory,
     TrialResult, WeightFile,
 };

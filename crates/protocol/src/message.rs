@@ -51,6 +51,8 @@ pub struct Trial {
     pub window: usize,
     /// Most tokens to generate.
     pub max_new_tokens: usize,
+    /// Positions of the prompt that go through the layers at a time.
+    pub prefill_chunk: usize,
     /// Seed of the noise that random arms inject.
     pub seed: i64,
     /// Sample index: each sample has noise of its own.
@@ -284,6 +286,8 @@ pub struct StageTimings {
     pub prefill_s: f64,
     /// Everything after the first token's logits.
     pub decode_s: f64,
+    /// From the text of the prompt to the id of the first token.
+    pub first_token_s: f64,
     /// From the text of the prompt to the text of the answer.
     pub e2e_s: f64,
 }
@@ -337,13 +341,35 @@ impl LayerCounter {
     }
 }
 
+/// Bytes of K/V by kind. Room that arrays have left is counted with them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct KvBytes {
+    /// K and V on sliding layers.
+    pub sliding_resident: u64,
+    /// K and V, or the one that the other is made from, on full-attention layers.
+    pub full_resident: u64,
+    /// Latents of f_θ, which all layers share.
+    pub latent: u64,
+}
+
+impl KvBytes {
+    /// All kinds together.
+    pub fn total(&self) -> u64 {
+        self.sliding_resident + self.full_resident + self.latent
+    }
+}
+
 /// Memory of one trial. Every figure says in its name how it came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
 pub struct TrialMemory {
-    /// K/V bytes counted from the tensors that live at the end of decoding; null without a cache (re-forward).
-    pub kv_counted_bytes: Option<u64>,
-    /// The same figure of an unbounded cache on every layer, by formula, at the same length.
-    pub kv_full_formula_bytes: u64,
+    /// K/V counted from the tensors that live at the end of decoding; null where none are kept (re-forward).
+    pub kv_counted: Option<KvBytes>,
+    /// The same by formula, from the geometry and the lengths alone.
+    pub kv_forecast: Option<KvBytes>,
+    /// An unbounded cache on every layer, by formula, at the same length.
+    pub kv_full_formula: KvBytes,
+    /// The model's own cache, whose sliding layers keep their window, by formula, at the same length.
+    pub kv_native_formula: KvBytes,
     /// Highest resident set of the engine process since it started, bytes, as the operating system reports it.
     pub process_peak_bytes: Option<u64>,
 }

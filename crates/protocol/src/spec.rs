@@ -33,6 +33,10 @@ pub enum Decode {
     Incremental,
     /// The whole sequence again for every token, restored anew each time: the reference's semantics on CUDA.
     Reforward,
+    /// As incremental, but sliding layers hold sink and window alone, what of the evicted positions the native window
+    /// still sees is rebuilt from f_θ's latents, and full-attention layers whose V is the raw K hold it once. No
+    /// reference has this loop.
+    Bounded,
     /// As incremental, but each step is fed the answer's next token whatever was predicted: a diagnostic, no recall of
     /// free generation.
     TeacherForced,
@@ -63,6 +67,8 @@ pub struct RunSpec {
     pub window: usize,
     /// Most tokens generated for a sample.
     pub max_new_tokens: usize,
+    /// Positions of the prompt that go through the layers at a time; fewer take less memory and more time.
+    pub prefill_chunk: usize,
     /// How the prompt is put.
     pub prompt: PromptVariant,
 }
@@ -110,6 +116,9 @@ const MAX_NEW_TOKENS: usize = 8192;
 const MAX_POSITIONS: usize = 1 << 24;
 
 impl RunSpec {
+    /// Positions of the prompt that go through the layers at a time, if nothing else is asked for.
+    pub const PREFILL_CHUNK: usize = 512;
+
     /// Checks everything that can be checked without the pack.
     pub fn check(&self) -> Result<(), SpecError> {
         let empty = |field, hint| Err(SpecError::Empty { field, hint });
@@ -122,10 +131,14 @@ impl RunSpec {
         if self.max_new_tokens == 0 {
             return empty("max_new_tokens", "a code needs 6 to 8 tokens; the ladder's standard is 24");
         }
+        if self.prefill_chunk == 0 {
+            return empty("prefill_chunk", "512 positions at a time is the default");
+        }
         twice("arms", &self.arms)?;
         twice("ladder", &self.ladder.iter().map(|rung| rung.0).collect::<Vec<_>>())?;
         for (field, value, limit) in [
             ("max_new_tokens", self.max_new_tokens, MAX_NEW_TOKENS),
+            ("prefill_chunk", self.prefill_chunk, MAX_POSITIONS),
             ("sink", self.sink, MAX_POSITIONS),
             ("window", self.window, MAX_POSITIONS),
         ] {

@@ -19,6 +19,7 @@ fn spec() -> RunSpec {
         sink: 4,
         window: 64,
         max_new_tokens: 24,
+        prefill_chunk: 512,
         prompt: PromptVariant::Legacy,
     }
 }
@@ -46,6 +47,10 @@ fn a_message_is_one_tagged_line() {
         sink: 4,
         window: 64,
         max_new_tokens: 24,
+        prefill_chunk: 512,
+        seed: 42,
+        sample: 3,
+        answer: None,
     });
     let line = serde_json::to_string(&trial).unwrap();
     assert!(

@@ -7,7 +7,7 @@ use evidence::{MemoryKind, dataset_digest};
 use niah::{Dataset, PromptVariant, Rung, Sample, Score, evicted};
 use protocol::{
     Arm, Decode, Device, Fidelity, Hello, LayerCounter, LayerGeometry, LayerKind, LoadedPack, Restore,
-    RunSpec, TrialResult,
+    RunSpec, TrialMemory, TrialResult,
 };
 use serde_json::{Map, Value, json};
 
@@ -108,6 +108,7 @@ fn config(facts: &RunFacts, results: &RungResults, mac: bool) -> Value {
         "haystack_min_lines": results.dataset.min_lines,
         "haystack_max_lines": results.dataset.max_lines,
         "max_new_tokens": spec.max_new_tokens,
+        "prefill_chunk": spec.prefill_chunk,
         "seed": spec.seed,
         "skip_oracle": !spec.arms.contains(&Arm::Oracle),
         "restore_mode": restore.map(|restore| restore.to_string()),
@@ -146,6 +147,7 @@ pub(crate) fn part_id(facts: &RunFacts, part: &std::path::Path) -> String {
 fn eval_mode(decode: Decode) -> &'static str {
     match decode {
         Decode::Incremental => "free_gen_incremental",
+        Decode::Bounded => "free_gen_bounded",
         Decode::Reforward => "free_gen",
         Decode::TeacherForced => "teacher_forced",
     }
@@ -249,18 +251,9 @@ fn memory(facts: &RunFacts, results: &RungResults) -> Value {
 /// The reference's counters (null where this device has none), and our figures with their kinds.
 fn arm_memory(facts: &RunFacts, trials: &[TrialResult]) -> Value {
     let host = &facts.hello.host;
-    let counted = trials.iter().filter_map(|trial| trial.memory.kv_counted_bytes).max();
-    let formula = trials.iter().map(|trial| trial.memory.kv_full_formula_bytes).max();
-    let figure = |label: &str, kind: MemoryKind, bytes: Option<u64>| {
-        bytes.map(|bytes| json!({ "label": label, "kind": kind, "bytes": bytes }))
-    };
-    let figures: Vec<Value> = [
-        figure("resident K/V at the end of decoding, largest sample", MemoryKind::KvCounted, counted),
-        figure("K/V of an unbounded cache at the same length", MemoryKind::Formula, formula),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    let memories = trials.iter().map(|trial| &trial.memory);
+    let largest = memories.max_by_key(|memory| memory.kv_full_formula.total());
+    let figures = largest.map_or(Vec::new(), kv_figures);
     json!({
         "device_kind": facts.spec.device,
         "device_name": match facts.spec.device { Device::Cpu => &host.cpu },
@@ -270,6 +263,35 @@ fn arm_memory(facts: &RunFacts, trials: &[TrialResult]) -> Value {
         "peak_reserved_bytes": null,
         "figures": figures,
     })
+}
+
+/// K/V of one sample: the first figure of each kind is the whole.
+fn kv_figures(memory: &TrialMemory) -> Vec<Value> {
+    let figure =
+        |label: &str, kind: MemoryKind, bytes: u64| json!({ "label": label, "kind": kind, "bytes": bytes });
+    let mut figures = Vec::new();
+    if let Some(counted) = memory.kv_counted {
+        for (label, bytes) in [
+            ("resident K/V at the end of decoding, largest sample", counted.total()),
+            ("of it on sliding layers", counted.sliding_resident),
+            ("of it on full-attention layers", counted.full_resident),
+            ("of it latents of f_θ", counted.latent),
+        ] {
+            figures.push(figure(label, MemoryKind::KvCounted, bytes));
+        }
+    }
+    let native = memory.kv_native_formula;
+    for (label, bytes) in [
+        ("K/V of an unbounded cache at the same length", memory.kv_full_formula.total()),
+        ("K/V of the native cache at the same length", native.total()),
+        ("of it on sliding layers, their native window", native.sliding_resident),
+    ] {
+        figures.push(figure(label, MemoryKind::Formula, bytes));
+    }
+    if let Some(forecast) = memory.kv_forecast {
+        figures.push(figure("resident K/V, forecast", MemoryKind::Formula, forecast.total()));
+    }
+    figures
 }
 
 fn process_peak(trials: &[TrialResult]) -> Option<u64> {
@@ -311,7 +333,7 @@ fn architecture(spec: &RunSpec, results: &RungResults, tested: Arm) -> Option<bo
 fn expected_positions(spec: &RunSpec, trial: &TrialResult) -> usize {
     let at = |len| evicted(len, spec.sink, spec.window).len();
     match spec.decode {
-        Decode::Incremental | Decode::TeacherForced => at(trial.prompt_tokens),
+        Decode::Incremental | Decode::Bounded | Decode::TeacherForced => at(trial.prompt_tokens),
         Decode::Reforward => {
             (0..trial.tokens.len()).map(|generated| at(trial.prompt_tokens + generated)).sum()
         }
@@ -333,9 +355,11 @@ fn stage_rows(spec: &RunSpec, arm: Arm, trials: &[TrialResult]) -> Value {
             "sample": sample,
             "prefill_s": timings.prefill_s,
             "decode_s": timings.decode_s,
+            "first_token_s": timings.first_token_s,
             "e2e_s": timings.e2e_s,
             "decode_loop": match spec.decode {
                 Decode::Incremental => "generate_step",
+                Decode::Bounded => "generate_step_bounded",
                 Decode::Reforward => "full_reforward_per_token",
                 Decode::TeacherForced => "teacher_forced",
             },
@@ -522,9 +546,13 @@ pub(crate) fn provenance(facts: &RunFacts, results: &RungResults) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use protocol::{Backend, BackendInfo, Host, RestorationCounters, StageTimings, Stop, TrialMemory};
+    use protocol::{Backend, BackendInfo, Host, KvBytes, RestorationCounters, StageTimings, Stop};
 
     const LAYERS: usize = 3;
+
+    fn kv(sliding_resident: u64) -> KvBytes {
+        KvBytes { sliding_resident, ..KvBytes::default() }
+    }
 
     fn hello(os: &str) -> Hello {
         let host = Host {
@@ -557,6 +585,7 @@ mod tests {
             sink,
             window,
             max_new_tokens: 24,
+            prefill_chunk: RunSpec::PREFILL_CHUNK,
             prompt: PromptVariant::Legacy,
         }
     }
@@ -606,6 +635,7 @@ mod tests {
                 build_restoration_s: restored.then_some(0.2),
                 prefill_s: 0.3,
                 decode_s: 0.1,
+                first_token_s: 0.5,
                 e2e_s: 0.7,
             },
             restoration: restored.then_some(counters),
@@ -613,8 +643,10 @@ mod tests {
             attention_mass: Some(vec![0.25; LAYERS]),
             projection_error: None,
             memory: TrialMemory {
-                kv_counted_bytes: Some(1000),
-                kv_full_formula_bytes: 2000,
+                kv_counted: Some(kv(1000)),
+                kv_forecast: Some(kv(1000)),
+                kv_full_formula: kv(2000),
+                kv_native_formula: kv(1500),
                 process_peak_bytes: Some(1 << 20),
             },
         }

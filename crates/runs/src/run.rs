@@ -142,6 +142,7 @@ impl<W: FnMut(RunEvent)> Desk<'_, W> {
             sink: spec.sink,
             window: spec.window,
             max_new_tokens: spec.max_new_tokens,
+            prefill_chunk: spec.prefill_chunk,
             seed: spec.seed,
             sample: sample.index,
             answer: (spec.decode == Decode::TeacherForced).then(|| spec.prompt.completion(sample)),

@@ -1,11 +1,13 @@
 //! One forward pass.
 
-use super::cache::{Held, Kv};
-use super::{Capture, Fill, Gemma, Injection, KvSource, Layer, Pass, RawKv, Rows, Witness};
+use super::cache::{Cache, Held};
+use super::plan::{Evicted, Plan, Sequence};
+use super::{Capture, Fill, Gemma, Injection, KvSource, Latents, Layer, Pass, RawKv, Rows, Source};
 use crate::Error;
-use crate::backend::{Activation, Backend, Mask};
+use crate::backend::{Activation, Backend, Mask, Segment};
 use protocol::LayerKind;
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -21,108 +23,127 @@ impl<B: Backend> Gemma<B> {
         self.backend.embed(&self.embedding, ids, scale)
     }
 
-    /// Logits [rows, vocabulary] of `ids`, which follow the cached positions if there is a cache.
-    pub fn logits(&self, ids: &[u32], pass: Pass<'_, B::Tensor>) -> Result<B::Tensor, Error> {
-        let h = self.layers(ids, pass, None)?;
+    /// Logits [rows, vocabulary] of `ids`, which follow the cached positions.
+    pub fn logits(&self, ids: &[u32], mut pass: Pass<'_, B::Tensor>) -> Result<B::Tensor, Error> {
+        let (all, size) = (pass.rows == Rows::All, pass.chunk.max(1));
+        let mut parts = Vec::new();
+        let watched = std::mem::take(&mut pass.watched);
+        for (i, chunk) in ids.chunks(size).enumerate() {
+            let last = (i + 1) * size >= ids.len();
+            if last {
+                pass.watched = watched.clone();
+            }
+            let h = self.layers(chunk, (last || all).then_some(pass.rows), &mut pass, None)?;
+            if last || all {
+                parts.push(h);
+            }
+        }
+        let h = if parts.len() == 1 {
+            parts.swap_remove(0)
+        } else {
+            self.backend.concat(0, &parts.iter().collect::<Vec<_>>())?
+        };
         let logits = self.backend.linear(&self.norm(&h, &self.norm)?, &self.embedding)?;
         self.softcap.map_or(Ok(logits.clone()), |cap| self.backend.softcap(&logits, cap))
     }
 
-    /// Raw K/V at `positions` of a clean forward over `ids`, for the layers that are `wanted` and have K/V of their own.
-    /// Stops as soon as the last of them is known.
+    /// Raw K/V at `positions` of a clean forward over `ids`, `chunk` positions at a time, for the layers that are
+    /// `wanted` and have K/V of their own. Stops as soon as the last of them is known.
     pub fn capture(
         &self,
         ids: &[u32],
         wanted: Vec<bool>,
         positions: Range<usize>,
+        chunk: usize,
         cancel: &AtomicBool,
     ) -> Result<Vec<Option<RawKv<B::Tensor>>>, Error> {
-        let mut capture = Capture { wanted, positions, layers: self.layers.iter().map(|_| None).collect() };
-        self.layers(ids, Pass::plain(Rows::All, cancel), Some(&mut capture))?;
-        Ok(capture.layers)
+        let mut capture =
+            Capture { wanted, positions, layers: self.layers.iter().map(|_| Vec::new()).collect() };
+        let sequence = Sequence { prompt: ids.len(), evicted: 0..0, native_window: self.window };
+        let mut cache = Cache::new(Plan::native(&self.kv_layers(), &sequence, |_| Evicted::Resident), None);
+        for ids in ids.chunks(chunk.max(1)) {
+            self.layers(ids, None, &mut Pass::plain(&mut cache, Rows::Last, cancel), Some(&mut capture))?;
+        }
+        let b = &self.backend;
+        let join = |(i, parts): (usize, Vec<RawKv<B::Tensor>>)| {
+            let side = |pick: fn(&RawKv<B::Tensor>) -> &B::Tensor| match &parts[..] {
+                [whole] => Ok(pick(whole).clone()),
+                parts => b.concat(0, &parts.iter().map(pick).collect::<Vec<_>>()),
+            };
+            if parts.is_empty() {
+                return Ok(None);
+            }
+            let k = side(|part| &part.k)?;
+            let v = if self.projects(i).1 { side(|part| &part.v)? } else { k.clone() };
+            Ok(Some(RawKv { k, v }))
+        };
+        capture.layers.into_iter().enumerate().map(join).collect()
     }
 
-    /// The hidden states after the last layer, or whatever was reached when a capture was complete.
+    /// The hidden states of `rows` after the last layer. Without any, whatever was reached when the cache had every K/V
+    /// of `ids`, or a capture its last.
     fn layers(
         &self,
         ids: &[u32],
-        mut pass: Pass<'_, B::Tensor>,
+        rows: Option<Rows>,
+        pass: &mut Pass<'_, B::Tensor>,
         mut capture: Option<&mut Capture<B::Tensor>>,
     ) -> Result<B::Tensor, Error> {
         let b = &self.backend;
-        let before = pass.cache.as_ref().map_or(0, |cache| cache.positions);
+        let before = pass.cache.positions();
         let positions = before..before + ids.len();
-        let sliding = b.angles(&self.sliding_frequencies, positions.clone())?;
-        let full = b.angles(&self.full_frequencies, positions.clone())?;
-        let last_captured =
-            capture.as_ref().and_then(|capture| capture.wanted.iter().rposition(|wanted| *wanted));
-        let keep_all = pass.mask.is_some();
+        let mut tables = Tables { gemma: self, made: Vec::new() };
         let mut h = self.embed(ids, (self.hidden as f32).sqrt())?;
         let mut per_layer = self.per_layer_inputs(ids, &h)?;
-        let mut memory: Vec<Held<B::Tensor>> = match pass.cache.as_mut() {
-            Some(cache) if before > 0 => std::mem::take(&mut cache.layers),
-            _ => self.layers.iter().map(|_| None).collect(),
-        };
+        let mut memory: Vec<Vec<Segment<B::Tensor>>> = self.layers.iter().map(|_| Vec::new()).collect();
         for (i, layer) in self.layers.iter().enumerate() {
             if pass.cancel.load(Ordering::Relaxed) {
                 return Err(Error::Cancelled);
             }
-            let kind = layer.geometry.kind;
-            let angles = if kind == LayerKind::Full { &full } else { &sliding };
             let mut x = self.norm(&h, &layer.input_norm)?;
             if let KvSource::Own { k, v, k_norm } = &layer.kv {
-                let mut own = self.project(layer, &x, k, v.as_ref())?;
-                if let Some(capture) = capture.as_mut() {
-                    capture.take(b, i, &own)?;
-                    if last_captured == Some(i) {
-                        return Ok(h);
-                    }
+                let own = self.project(layer, &x, k, v.as_ref())?;
+                if let Some(capture) = capture.as_mut()
+                    && capture.take(b, i, &positions, &own, v.is_none())?
+                {
+                    break;
                 }
-                let mut hidden = 0..0;
-                if let Some(injection) = pass.injection {
-                    let witness = pass.witness.as_mut().map(|witness| &mut **witness as &mut dyn Witness);
-                    (own, hidden) = self.inject(i, own, injection, witness)?;
-                }
-                let k = b.head_major(&b.rope(&self.norm(&own.k, k_norm)?, angles)?)?;
-                let v = if layer.v_norm { b.rms_norm(&own.v, None, self.eps)? } else { own.v };
-                let v = b.head_major(&v)?;
-                memory[i] = Some(match memory[i].take() {
-                    Some(old) => Kv {
-                        k: b.concat(1, &[&old.k, &k])?,
-                        v: b.concat(1, &[&old.v, &v])?,
-                        hidden: old.hidden,
-                    },
-                    None => Kv { k, v, hidden },
-                });
+                let own = self.inject(i, own, &positions, pass)?;
+                let own = self.segment(layer, k_norm, &own, positions.clone(), &mut tables)?;
+                memory[i] = self.held(i, k_norm, before, pass, &mut tables)?;
+                pass.cache.push(b, i, &own.k, &own.v)?;
+                memory[i].push(own);
             }
+            let last = i + 1 == self.layers.len();
+            if last && rows.is_none() {
+                break;
+            }
+            let mut asking = positions.clone();
             // Nobody reads the other rows after the last layer's K/V.
-            let narrow = pass.rows == Rows::Last && i + 1 == self.layers.len() && ids.len() > 1;
-            let mut own_angles = None;
-            if narrow {
-                let last = ids.len() - 1..ids.len();
-                (h, x) = (b.slice(&h, 0, last.clone())?, b.slice(&x, 0, last.clone())?);
+            if last && rows == Some(Rows::Last) && ids.len() > 1 {
+                asking = positions.end - 1..positions.end;
+                let row = ids.len() - 1..ids.len();
+                (h, x) = (b.slice(&h, 0, row.clone())?, b.slice(&x, 0, row.clone())?);
                 if let Some(inputs) = per_layer.as_mut() {
-                    inputs[i] = b.slice(&inputs[i], 0, last)?;
+                    inputs[i] = b.slice(&inputs[i], 0, row)?;
                 }
-                let frequencies =
-                    if kind == LayerKind::Full { &self.full_frequencies } else { &self.sliding_frequencies };
-                own_angles = Some(b.angles(frequencies, positions.end - 1..positions.end)?);
             }
             let q = b.split_heads(&b.linear(&x, &layer.q)?, layer.heads)?;
-            let q = b.rope(&self.norm(&q, &layer.q_norm)?, own_angles.as_ref().unwrap_or(angles))?;
+            let q = b.head_major(&self.norm(&q, &layer.q_norm)?)?;
+            let q = b.rope(&q, &*tables.at(layer.geometry.kind, asking)?)?;
             let source = if let KvSource::Shared(source) = layer.kv { source } else { i };
-            let held =
-                memory[source].as_ref().ok_or_else(|| Error::Tensor(format!("layer {i} has no K/V")))?;
-            let mask = pass.mask.unwrap_or_else(|| self.native_mask(kind, &held.hidden));
-            let q = b.head_major(&q)?;
+            let mask = pass.mask.unwrap_or_else(|| self.native_mask(source, pass.injection));
             if let Some(witness) = pass.witness.as_mut().filter(|_| !pass.watched.is_empty()) {
-                // The memory ends with the last position, but need not begin with the first.
-                let first = positions.end - b.shape(&held.k)[1];
-                let watched =
-                    pass.watched.start.saturating_sub(first)..pass.watched.end.saturating_sub(first);
-                witness.attended(i, b.attention_mass(&q, &held.k, layer.scale, mask, watched)?);
+                let mass = b.attention_mass(&q, &memory[source], layer.scale, mask, pass.watched.clone())?;
+                witness.attended(i, mass);
             }
-            let attention = b.attention(&q, &held.k, &held.v, layer.scale, mask)?;
+            let attention = b.attention(&q, &memory[source], layer.scale, mask)?;
+            if !self.layers[i + 1..]
+                .iter()
+                .any(|later| matches!(later.kv, KvSource::Shared(of) if of == source))
+            {
+                memory[source].clear();
+            }
             h = b.add(&h, &self.norm(&b.linear(&attention, &layer.o)?, &layer.post_attention_norm)?)?;
             h = b.add(&h, &self.norm(&self.feed_forward(layer, &h)?, &layer.post_feedforward_norm)?)?;
             if let (Some(inputs), Some(input)) = (&per_layer, &layer.per_layer) {
@@ -131,11 +152,53 @@ impl<B: Backend> Gemma<B> {
             }
             h = b.scale(&h, layer.scalar)?;
         }
-        if let Some(cache) = pass.cache {
-            cache.positions = positions.end;
-            cache.layers = if keep_all { memory } else { self.trim(memory)? };
-        }
+        pass.cache.advance(b, positions.end)?;
         Ok(h)
+    }
+
+    /// Raw K/V of `positions` as attention takes them: after norm and rotation.
+    fn segment(
+        &self,
+        layer: &Layer<B>,
+        k_norm: &B::Tensor,
+        raw: &RawKv<B::Tensor>,
+        positions: Range<usize>,
+        tables: &mut Tables<'_, B>,
+    ) -> Result<Segment<B::Tensor>, Error> {
+        let (b, angles) = (&self.backend, tables.at(layer.geometry.kind, positions.clone())?);
+        let k = b.rope(&b.head_major(&self.norm(&raw.k, k_norm)?)?, &angles)?;
+        let v = if layer.v_norm { b.rms_norm(&raw.v, None, self.eps)? } else { raw.v.clone() };
+        Ok(Segment { positions, k, v: b.head_major(&v)? })
+    }
+
+    /// What the cache holds of layer `i` for queries from position `before` on, rebuilt where it is not held as it is.
+    fn held(
+        &self,
+        i: usize,
+        k_norm: &B::Tensor,
+        before: usize,
+        pass: &Pass<'_, B::Tensor>,
+        tables: &mut Tables<'_, B>,
+    ) -> Result<Vec<Segment<B::Tensor>>, Error> {
+        let (b, layer) = (&self.backend, &self.layers[i]);
+        let kind = layer.geometry.kind;
+        let mask = pass.mask.unwrap_or_else(|| self.native_mask(i, pass.injection));
+        let from = mask.visible(before, before).1.start;
+        let mut segments = Vec::new();
+        for (positions, held) in pass.cache.rows(b, i, from)? {
+            segments.push(match held {
+                Held::Both(k, v) => Segment { positions, k, v },
+                Held::Value(v) => {
+                    let angles = tables.at(kind, positions.clone())?;
+                    Segment { positions, k: b.rope(&b.mul(&v, k_norm)?, &angles)?, v }
+                }
+                Held::Latent(latents) => {
+                    let raw = decoded(pass, i, &latents)?;
+                    self.segment(layer, k_norm, &raw, positions, tables)?
+                }
+            });
+        }
+        Ok(segments)
     }
 
     fn norm(&self, x: &B::Tensor, weight: &B::Tensor) -> Result<B::Tensor, Error> {
@@ -156,49 +219,59 @@ impl<B: Backend> Gemma<B> {
         Ok(RawKv { k, v })
     }
 
-    /// The model's own mask of a layer of `kind`, without the positions that are `hidden`.
-    fn native_mask(&self, kind: LayerKind, hidden: &Range<usize>) -> Mask {
-        match kind {
-            LayerKind::Full if hidden.is_empty() => Mask::Causal,
-            LayerKind::Sliding if hidden.is_empty() => Mask::Sliding { window: self.window },
-            kind => Mask::Hiding {
-                from: hidden.start,
-                to: hidden.end,
-                window: (kind == LayerKind::Sliding).then_some(self.window),
-            },
+    /// The model's own mask of layer `i`, without the positions that are hidden from it.
+    fn native_mask(&self, i: usize, injection: Option<&Injection<B::Tensor>>) -> Mask {
+        let window = (self.layers[i].geometry.kind == LayerKind::Sliding).then_some(self.window);
+        match (injection, window) {
+            (Some(Injection { positions, layers, .. }), window)
+                if matches!(layers[i], Some(Fill::Hidden)) =>
+            {
+                Mask::Hiding { from: positions.start, to: positions.end, window }
+            }
+            (_, Some(window)) => Mask::Sliding { window },
+            (_, None) => Mask::Causal,
         }
     }
 
-    /// Replaces the rows at the evicted positions, before norm and rotation, so that both apply to them as to the own;
-    /// or says which positions are to be hidden instead.
+    /// Replaces the rows at those of `positions` that are evicted, before norm and rotation, so that both apply to them
+    /// as to the own.
     fn inject(
         &self,
         layer: usize,
         own: RawKv<B::Tensor>,
-        injection: &Injection<B::Tensor>,
-        witness: Option<&mut dyn Witness>,
-    ) -> Result<(RawKv<B::Tensor>, Range<usize>), Error> {
-        let b = &self.backend;
-        let evicted = injection.positions.clone();
-        match &injection.layers[layer] {
-            None => Ok((own, 0..0)),
-            Some(Fill::Hidden) => {
-                if let Some(witness) = witness {
-                    witness.hidden(layer, evicted.len());
+        positions: &Range<usize>,
+        pass: &mut Pass<'_, B::Tensor>,
+    ) -> Result<RawKv<B::Tensor>, Error> {
+        let Some(injection) = pass.injection else { return Ok(own) };
+        let evicted = &injection.positions;
+        let here = evicted.start.max(positions.start)..evicted.end.min(positions.end);
+        let (Some(fill), false) = (&injection.layers[layer], here.is_empty()) else { return Ok(own) };
+        let (b, start) = (&self.backend, Instant::now());
+        let part = |x| b.view(x, 0, here.start - evicted.start..here.end - evicted.start);
+        let (source, rows) = match fill {
+            Fill::Hidden => {
+                if let Some(witness) = pass.witness.as_mut() {
+                    witness.hidden(layer, here.len());
                 }
-                Ok((own, evicted))
+                return Ok(own);
             }
-            Some(Fill::Rows(source, rows)) => {
-                let start = Instant::now();
-                let k = b.replace_rows(&own.k, evicted.start, &rows.k)?;
-                let v = b.replace_rows(&own.v, evicted.start, &rows.v)?;
-                if let Some(witness) = witness {
-                    let (count, bytes) = (b.shape(&rows.k)[0], b.bytes(&rows.k) + b.bytes(&rows.v));
-                    witness.injected(layer, *source, count, bytes, start.elapsed().as_secs_f64());
-                }
-                Ok((RawKv { k, v }, 0..0))
+            Fill::Rows(source, rows) => (*source, RawKv { k: part(&rows.k)?, v: part(&rows.v)? }),
+            Fill::Latent => {
+                let latents = injection.latents.as_ref();
+                let latents =
+                    latents.ok_or_else(|| Error::Tensor(format!("layer {layer} has no latents")))?;
+                let latents = Latents { k: part(&latents.k)?, v: part(&latents.v)? };
+                (Source::FTheta, decoded(pass, layer, &latents)?)
             }
+        };
+        let at = here.start - positions.start;
+        let replaced =
+            RawKv { k: b.replace_rows(&own.k, at, &rows.k)?, v: b.replace_rows(&own.v, at, &rows.v)? };
+        if let Some(witness) = pass.witness.as_mut() {
+            let bytes = b.bytes(&rows.k) + b.bytes(&rows.v);
+            witness.injected(layer, source, here.len(), bytes, start.elapsed().as_secs_f64());
         }
+        Ok(replaced)
     }
 
     fn feed_forward(&self, layer: &Layer<B>, h: &B::Tensor) -> Result<B::Tensor, Error> {
@@ -228,17 +301,52 @@ impl<B: Backend> Gemma<B> {
     }
 }
 
+/// Rotary angles of one pass, made when they are first asked for.
+struct Tables<'a, B: Backend> {
+    gemma: &'a Gemma<B>,
+    made: Vec<(LayerKind, Range<usize>, Rc<B::Angles>)>,
+}
+
+impl<B: Backend> Tables<'_, B> {
+    fn at(&mut self, kind: LayerKind, positions: Range<usize>) -> Result<Rc<B::Angles>, Error> {
+        let made = self.made.iter().find(|(of, at, _)| *of == kind && *at == positions);
+        if let Some((_, _, angles)) = made {
+            return Ok(angles.clone());
+        }
+        let frequencies = match kind {
+            LayerKind::Full => &self.gemma.full_frequencies,
+            LayerKind::Sliding => &self.gemma.sliding_frequencies,
+        };
+        let angles = Rc::new(self.gemma.backend.angles(frequencies, positions.clone())?);
+        self.made.push((kind, positions, angles.clone()));
+        Ok(angles)
+    }
+}
+
+/// Raw K/V of `latents`, as the pass decodes them.
+fn decoded<T>(pass: &Pass<'_, T>, layer: usize, latents: &Latents<T>) -> Result<RawKv<T>, Error> {
+    let decoder =
+        pass.decoder.ok_or_else(|| Error::Tensor(format!("nothing decodes the latents of layer {layer}")))?;
+    decoder.decode(layer, latents)
+}
+
 impl<T: Clone> Capture<T> {
+    /// Takes the wanted ones of the rows `own` at `positions`; true after the last layer of interest.
     fn take<B: Backend<Tensor = T>>(
         &mut self,
-        backend: &B,
+        b: &B,
         layer: usize,
+        positions: &Range<usize>,
         own: &RawKv<T>,
-    ) -> Result<(), Error> {
-        if self.wanted[layer] {
-            let part = |x| backend.slice(x, 0, self.positions.clone());
-            self.layers[layer] = Some(RawKv { k: part(&own.k)?, v: part(&own.v)? });
+        value_is_key: bool,
+    ) -> Result<bool, Error> {
+        let here = self.positions.start.max(positions.start)..self.positions.end.min(positions.end);
+        if self.wanted[layer] && !here.is_empty() {
+            let part = |x| b.slice(x, 0, here.start - positions.start..here.end - positions.start);
+            let k = part(&own.k)?;
+            let v = if value_is_key { k.clone() } else { part(&own.v)? };
+            self.layers[layer].push(RawKv { k, v });
         }
-        Ok(())
+        Ok(self.wanted.iter().rposition(|wanted| *wanted) == Some(layer))
     }
 }

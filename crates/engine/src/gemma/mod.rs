@@ -7,9 +7,12 @@ mod cache;
 mod family;
 mod forward;
 mod load;
+mod plan;
 
 pub use cache::Cache;
+pub use plan::{Evicted, KvLayer, Plan, Sequence, full_bytes, native_bytes};
 
+use crate::Error;
 use crate::backend::{Backend, Mask};
 use protocol::LayerGeometry;
 use std::ops::Range;
@@ -51,8 +54,37 @@ pub enum Source {
 pub enum Fill<T> {
     /// They get these rows.
     Rows(Source, RawKv<T>),
+    /// The rows that f_θ decodes from the latents, made when they are needed.
+    Latent,
     /// Nothing: every later query is kept from seeing them (control).
     Hidden,
+}
+
+impl<T> Fill<T> {
+    /// In which form a bounded cache keeps it.
+    pub fn kept(&self) -> Evicted {
+        match self {
+            Self::Rows(Source::Capture, _) => Evicted::Resident,
+            Self::Rows(..) => Evicted::Apart,
+            Self::Latent => Evicted::Latent,
+            Self::Hidden => Evicted::Nowhere,
+        }
+    }
+}
+
+/// What f_θ's encoders make of the drafter's K and V, for all layers: [positions, rank] each.
+#[derive(Clone, Debug)]
+pub struct Latents<T> {
+    /// Of the keys.
+    pub k: T,
+    /// Of the values.
+    pub v: T,
+}
+
+/// Decodes latents into the raw K/V of a layer.
+pub trait Decoder<T> {
+    /// K/V of `layer` at the positions of `latents`.
+    fn decode(&self, layer: usize, latents: &Latents<T>) -> Result<RawKv<T>, Error>;
 }
 
 /// What stands in for the decoder's own K/V at a run of positions, layer by layer.
@@ -61,6 +93,8 @@ pub struct Injection<T> {
     pub positions: Range<usize>,
     /// For each layer what they get; none on layers that share another layer's K/V.
     pub layers: Vec<Option<Fill<T>>>,
+    /// Latents of the positions, where a layer is filled from them.
+    pub latents: Option<Latents<T>>,
 }
 
 /// Keeps count, at the place where it happens, of what was injected and of what it is attended to.
@@ -84,7 +118,11 @@ pub struct Pass<'a, T> {
     /// The positions whose share of the last query's attention the witness is told; empty for none.
     pub watched: Range<usize>,
     /// K/V of earlier positions; this pass appends its own.
-    pub cache: Option<&'a mut Cache<T>>,
+    pub cache: &'a mut Cache<T>,
+    /// Decodes the latents of the injection or the cache.
+    pub decoder: Option<&'a dyn Decoder<T>>,
+    /// Positions that go through the layers at a time.
+    pub chunk: usize,
     /// Rows of logits.
     pub rows: Rows,
     /// Raised to give up at the next layer.
@@ -92,9 +130,19 @@ pub struct Pass<'a, T> {
 }
 
 impl<'a, T> Pass<'a, T> {
-    /// A plain pass over a whole sequence.
-    pub fn plain(rows: Rows, cancel: &'a AtomicBool) -> Self {
-        Self { mask: None, injection: None, witness: None, watched: 0..0, cache: None, rows, cancel }
+    /// A plain pass, at once.
+    pub fn plain(cache: &'a mut Cache<T>, rows: Rows, cancel: &'a AtomicBool) -> Self {
+        Self {
+            mask: None,
+            injection: None,
+            witness: None,
+            watched: 0..0,
+            cache,
+            decoder: None,
+            chunk: usize::MAX,
+            rows,
+            cancel,
+        }
     }
 }
 
@@ -102,7 +150,8 @@ impl<'a, T> Pass<'a, T> {
 struct Capture<T> {
     wanted: Vec<bool>,
     positions: Range<usize>,
-    layers: Vec<Option<RawKv<T>>>,
+    /// For each layer the rows of every chunk.
+    layers: Vec<Vec<RawKv<T>>>,
 }
 
 /// The decoder.
@@ -204,6 +253,23 @@ impl<B: Backend> Gemma<B> {
             KvSource::Own { v, .. } => (true, v.is_some()),
             KvSource::Shared(_) => (false, false),
         }
+    }
+
+    /// Layers that project K/V of their own; none for those that share an earlier one's.
+    pub fn kv_layers(&self) -> Vec<Option<KvLayer>> {
+        let own = |layer: &Layer<B>| match &layer.kv {
+            KvSource::Own { v, .. } => {
+                let value_is_key = v.is_none() && layer.v_norm;
+                Some(KvLayer { geometry: layer.geometry, value_is_key })
+            }
+            KvSource::Shared(_) => None,
+        };
+        self.layers.iter().map(own).collect()
+    }
+
+    /// Keys that a query of a sliding layer sees, its own counted.
+    pub fn window(&self) -> usize {
+        self.window
     }
 
     /// Number type of the stored weights.

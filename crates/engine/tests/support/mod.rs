@@ -6,12 +6,16 @@
 use engine::backend::Backend;
 use engine::candle::Candle;
 use engine::decode::{Models, Settings};
-use engine::gemma::Rows;
+use engine::drafter::DrafterKv;
+use engine::gemma::{RawKv, Rows};
 use engine::noise::Noise;
 use protocol::{Arm, Decode};
 use safetensors::SafeTensors;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+
+/// An array of the library under test.
+pub type Tensor = <Candle as Backend>::Tensor;
 
 /// Nobody cancels.
 pub static NEVER: AtomicBool = AtomicBool::new(false);
@@ -58,6 +62,7 @@ pub fn settings(arm: Arm, sink: usize, window: usize) -> Settings<'static> {
         sink,
         window,
         max_new_tokens: 16,
+        prefill_chunk: usize::MAX,
         stop_tokens: &[],
         forced: &[],
         noise: Noise { seed: 42, sample: 0 },
@@ -73,7 +78,7 @@ pub fn logits(
     rows: Rows,
 ) -> Vec<f32> {
     let mut counters = models.counters();
-    let out = models.forward(ids, &settings(arm, sink, window), rows, &mut counters, None, &NEVER).unwrap();
+    let out = models.forward(ids, &settings(arm, sink, window), rows, &mut counters, &NEVER).unwrap().0;
     models.verifier.backend().to_f32(&out).unwrap()
 }
 
@@ -88,4 +93,19 @@ pub fn close(what: &str, ours: &[f32], theirs: &[f32], atol: f32, rtol: f32) {
 pub fn difference(a: &[f32], b: &[f32]) -> f32 {
     assert_eq!(a.len(), b.len());
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+/// f_θ's K/V of every layer.
+pub fn projected(models: &Models<Candle>, drafted: &DrafterKv<Tensor>) -> Vec<RawKv<Tensor>> {
+    let projection = models.projection.as_ref().unwrap();
+    let latents = projection.encode(&models.verifier, drafted).unwrap();
+    let layers = 0..models.verifier.geometry().len();
+    layers.map(|layer| projection.decode(&models.verifier, layer, &latents).unwrap()).collect()
+}
+
+/// Raw K/V of every layer of a clean forward.
+pub fn captured(models: &Models<Candle>, ids: &[u32]) -> Vec<RawKv<Tensor>> {
+    let wanted = vec![true; models.verifier.geometry().len()];
+    let layers = models.verifier.capture(ids, wanted, 0..ids.len(), usize::MAX, &NEVER).unwrap();
+    layers.into_iter().map(Option::unwrap).collect()
 }
