@@ -50,11 +50,12 @@ fn view(sets: Vec<PromptSet>) -> PromptsView {
 pub fn prompts_of_files(audits: &[Audit], choice: PromptChoice) -> Result<PromptsView, ErrorReport> {
     let sets = audits.iter().filter_map(|audit| {
         let niah = audit.niah.as_ref().filter(|niah| !niah.samples.is_empty())?;
+        let (seed, lines) = niah.seed.zip(niah.lines())?;
         let variant = choice.variant.unwrap_or_else(|| niah.prompt_variant());
         let set = |sample| PromptSet {
             path: Some(shown_path(&audit.path)),
-            seed: niah.seed,
-            lines: [niah.min_lines, niah.max_lines],
+            seed,
+            lines,
             prompt_variant: variant,
             prompts: niah.prompts(),
             sample,

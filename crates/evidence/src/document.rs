@@ -61,10 +61,10 @@ pub struct FileDocument {
 /// What needle evidence adds.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct NeedleDocument {
-    /// Seed of the dataset.
-    pub seed: i64,
-    /// Fewest and most padding lines.
-    pub haystack_lines: [u64; 2],
+    /// Seed of the dataset; null when the file does not hold it.
+    pub seed: Option<i64>,
+    /// Fewest and most padding lines; null when the file does not hold them.
+    pub haystack_lines: Option<[u64; 2]>,
     /// Rung of the release ladder, or the rung that the file itself records, padding lines.
     pub rung_lines: Option<u32>,
     /// Sink, positions.
@@ -332,7 +332,7 @@ fn needle(audit: &Audit, niah: &Niah, recomputed: &Recomputed) -> NeedleDocument
     let same_checkpoint = niah.kind == NiahKind::SameCheckpoint;
     NeedleDocument {
         seed: niah.seed,
-        haystack_lines: [niah.min_lines, niah.max_lines],
+        haystack_lines: niah.lines(),
         rung_lines: niah.rung,
         sink: niah.sink,
         window: niah.window,

@@ -162,8 +162,8 @@ impl<'a> Needle<'a> {
 
     /// Rung and platform, in the order of the report. Off the ladder the line bounds stand for the rung.
     fn place(&self) -> (u64, u64, Platform) {
-        let bounds = (self.niah.min_lines, self.niah.max_lines);
-        let (lines, most) = self.niah.rung.map_or(bounds, |rung| (u64::from(rung), 0));
+        let [low, high] = self.niah.lines().unwrap_or_default();
+        let (lines, most) = self.niah.rung.map_or((low, high), |rung| (u64::from(rung), 0));
         (lines, most, self.audit.identity.platform)
     }
 }

@@ -72,28 +72,28 @@ pub fn grid(audits: &[Audit], arm: Option<&str>) -> Grid {
     let (kept, left_out) = once_each(audits);
     let mut rows: BTreeMap<_, GridRow> = BTreeMap::new();
     for (audit, niah) in kept {
-        let platform = audit.identity.platform;
+        let (platform, lines) = (audit.identity.platform, niah.lines().unwrap_or_default());
         for counted in niah.arms.iter().filter(|found| arm.is_none_or(|arm| arm == found.key)) {
-            let length = niah.rung.map_or((niah.min_lines, niah.max_lines), |rung| (u64::from(rung), 0));
+            let length = niah.rung.map_or((lines[0], lines[1]), |rung| (u64::from(rung), 0));
             let row = rows.entry((counted.key.clone(), platform, length)).or_insert_with(|| GridRow {
                 arm: counted.key.clone(),
                 platform,
                 rung: niah.rung,
-                lines: [niah.min_lines, niah.max_lines],
+                lines,
                 depths: [GridCell::default(); DEPTH_BINS],
                 all: GridCell::default(),
                 files: 0,
             });
-            row.count(counted, niah);
+            row.count(counted, niah, lines);
         }
     }
     Grid { rows: rows.into_values().collect(), left_out }
 }
 
 impl GridRow {
-    fn count(&mut self, arm: &Arm, niah: &Niah) {
+    fn count(&mut self, arm: &Arm, niah: &Niah, [low, high]: [u64; 2]) {
         self.files += 1;
-        self.lines = [self.lines[0].min(niah.min_lines), self.lines[1].max(niah.max_lines)];
+        self.lines = [self.lines[0].min(low), self.lines[1].max(high)];
         for (row, sample) in arm.rows.iter().zip(&niah.samples) {
             self.depths[bin(sample)].add(row.hit);
             self.all.add(row.hit);

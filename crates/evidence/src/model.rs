@@ -46,12 +46,12 @@ pub struct Niah {
     pub kind: NiahKind,
     /// Samples a rung.
     pub n: u64,
-    /// Seed of the dataset.
-    pub seed: i64,
-    /// Fewest padding lines.
-    pub min_lines: u64,
+    /// Seed of the dataset; null when the file does not hold it.
+    pub seed: Option<i64>,
+    /// Fewest padding lines; null when the file does not hold them.
+    pub min_lines: Option<u64>,
     /// Most padding lines.
-    pub max_lines: u64,
+    pub max_lines: Option<u64>,
     /// Rung of the release ladder, or the rung that the file itself records.
     pub rung: Option<u32>,
     /// Sink, positions.
@@ -534,6 +534,11 @@ impl Niah {
     /// The oracle.
     pub fn oracle(&self) -> Option<&Arm> {
         self.arm(self.kind.oracle())
+    }
+
+    /// Fewest and most padding lines.
+    pub fn lines(&self) -> Option<[u64; 2]> {
+        Some([self.min_lines?, self.max_lines?])
     }
 
     /// Both arms, when both ran.

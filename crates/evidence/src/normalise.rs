@@ -11,30 +11,32 @@ use niah::{Dataset, Rung, Sample, Score};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The samples of these bounds; empty when no dataset can be made from them.
-fn samples(n: u64, min_lines: u64, max_lines: u64, seed: i64) -> Vec<Sample> {
-    let bounds = (usize::try_from(n), u32::try_from(min_lines), u32::try_from(max_lines));
-    let (Ok(n_samples), Ok(min_lines), Ok(max_lines)) = bounds else { return Vec::new() };
-    let dataset = Dataset { seed, n_samples, min_lines, max_lines };
-    dataset.samples().map(Iterator::collect).unwrap_or_default()
+/// The samples of these bounds; None when no dataset can be made from them.
+fn samples(n: u64, min_lines: Option<u64>, max_lines: Option<u64>, seed: Option<i64>) -> Option<Vec<Sample>> {
+    let dataset = Dataset {
+        seed: seed?,
+        n_samples: usize::try_from(n).ok()?,
+        min_lines: u32::try_from(min_lines?).ok()?,
+        max_lines: u32::try_from(max_lines?).ok()?,
+    };
+    Some(dataset.samples().ok()?.collect())
 }
 
-/// The needle evidence in a file; None for other kinds and for files without the fields that every needle file has.
+/// The needle evidence in a file; None for other kinds and for files that do not say how many samples they hold.
 pub(crate) fn niah(value: &Value) -> Option<Niah> {
     let kind = NiahKind::of(value.text("/kind")?)?;
     let n = value.whole("/config/n_samples")?;
-    let seed = value.at("/config/seed").and_then(integer)?;
+    let seed = value.at("/config/seed").and_then(integer);
     let (min_lines, max_lines) =
-        (value.whole("/config/haystack_min_lines")?, value.whole("/config/haystack_max_lines")?);
-    let samples = samples(n, min_lines, max_lines, seed);
+        (value.whole("/config/haystack_min_lines"), value.whole("/config/haystack_max_lines"));
+    let samples = samples(n, min_lines, max_lines, seed).unwrap_or_default();
     let prompt_lens = prompt_lens(value, kind);
     let text = |pointers: &[&str]| pointers.iter().find_map(|pointer| value.text(pointer)).map(str::to_owned);
     let provenance: Option<Provenance> =
         value.at("/provenance").and_then(|block| serde_json::from_value(block.clone()).ok());
-    let ladder_rung = u32::try_from(min_lines)
-        .ok()
-        .zip(u32::try_from(max_lines).ok())
-        .and_then(|(low, high)| Rung::of_bounds(low, high).map(|rung| rung.0));
+    let bound = |lines: Option<u64>| u32::try_from(lines?).ok();
+    let ladder_rung =
+        bound(min_lines).zip(bound(max_lines)).and_then(|(low, high)| Some(Rung::of_bounds(low, high)?.0));
     let arms = arms(value, kind, n, &samples);
     let lens = prompt_lens.as_deref();
     Some(Niah {

@@ -237,7 +237,7 @@ pub(crate) fn analytic(value: &Value) -> Option<Analytic> {
     let total: f64 = layers.iter().filter_map(|layer| layer.number("/resident_bytes")).sum();
     let naive = len * (sliding + full);
     let native = len.min(NATIVE_WINDOW) * sliding + len * full;
-    let saving = |of: f64| (of > 0.0).then(|| round(100.0 * (1.0 - total / of), 1));
+    let saving = |of: f64| (of != 0.0).then(|| round(100.0 * (1.0 - total / of), 1));
     Some(Analytic {
         total,
         naive,

@@ -160,6 +160,22 @@ fn bounds_that_give_no_prompts_judge_no_text() {
     assert_eq!(reversed.verdict, Verdict::Inconclusive);
 }
 
+/// Leaving out what the prompts follow from must not silence the rules on everything else.
+#[test]
+fn a_run_that_hides_its_prompts_is_still_checked() {
+    for pointer in ["/config/seed", "/config/haystack_min_lines", "/config/haystack_max_lines"] {
+        let mut value = edited(pointer, Value::Null);
+        let audit = audited(&value);
+        assert_eq!(audit.verdict, Verdict::Inconclusive, "{pointer}");
+        assert!(!audit.findings.iter().any(|finding| finding.code.ends_with("_MISMATCH")), "{pointer}");
+        set(&mut value, "/throughput/k3_cross_model/tokens", json!(17));
+        set(&mut value, "/memory/savings_vs_naive_pct", json!(76.0));
+        let audit = audited(&value);
+        assert!(audit.has("TOKENS_SUM_MISMATCH") && audit.has("SAVINGS_MISMATCH"), "{pointer}");
+        assert_eq!(audit.verdict, Verdict::Fail, "{pointer}");
+    }
+}
+
 #[test]
 fn an_empty_list_of_prompt_lengths_is_too_short() {
     let data = finding(&edited("/config/prompt_token_lens", json!([])), "ARRAY_LEN_MISMATCH").unwrap();

@@ -112,7 +112,7 @@ impl Audit {
     pub fn rung_label(&self) -> String {
         match &self.niah {
             Some(Niah { rung: Some(rung), .. }) => rung.to_string(),
-            Some(niah) => format!("{}–{}", niah.min_lines, niah.max_lines),
+            Some(niah) => niah.lines().map_or_else(|| "–".to_owned(), |[low, high]| format!("{low}–{high}")),
             None => "–".to_owned(),
         }
     }

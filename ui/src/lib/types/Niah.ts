@@ -22,17 +22,17 @@ kind: NiahKind,
  */
 n: number, 
 /**
- * Seed of the dataset.
+ * Seed of the dataset; null when the file does not hold it.
  */
-seed: number, 
+seed: number | null, 
 /**
- * Fewest padding lines.
+ * Fewest padding lines; null when the file does not hold them.
  */
-min_lines: number, 
+min_lines: number | null, 
 /**
  * Most padding lines.
  */
-max_lines: number, 
+max_lines: number | null, 
 /**
  * Rung of the release ladder, or the rung that the file itself records.
  */
