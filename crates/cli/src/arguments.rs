@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Gate(GateArgs),
     /// Export a gate report.
     Report(ReportArgs),
+    /// Compare the engine with stored outputs of the reference implementations.
+    Selftest(SelftestArgs),
     /// Speak the engine's protocol on standard input and output (started by the app).
     Engine,
 }
@@ -157,6 +159,19 @@ pub(crate) struct ReportArgs {
     /// Notes kept in the report.
     #[arg(long, default_value = "")]
     pub notes: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SelftestArgs {
+    /// Folder of reference outputs (manifest.json, checkpoints, goldens); without it `golden` in KAKEYA_GATE_REFERENCE.
+    #[arg(long, value_name = "DIR")]
+    pub golden: Option<PathBuf>,
+    /// Only cases and arms whose name contains one of these, comma-separated.
+    #[arg(long, value_name = "SUBSTR", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Tensor library that runs the models.
+    #[arg(long, value_enum, default_value_t = BackendName::Candle)]
+    pub backend: BackendName,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,8 +1,8 @@
 //! One function per command; each ends with its exit code.
 
 use crate::arguments::{
-    AuditArgs, AuditFormat, CompareArgs, Format, GateArgs, PreflightArgs, PromptsArgs, PromptsFormat,
-    ReportArgs, RunArgs,
+    AuditArgs, AuditFormat, BackendName, CompareArgs, Format, GateArgs, PreflightArgs, PromptsArgs,
+    PromptsFormat, ReportArgs, RunArgs, SelftestArgs,
 };
 use crate::progress::{Progress, files_bar};
 use crate::text;
@@ -156,6 +156,25 @@ pub(crate) fn report(args: &ReportArgs) -> Outcome {
     let path = api::export(&request, &args.out)?;
     print(&format!("{}\n", path.display()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn selftest(args: &SelftestArgs) -> Outcome {
+    let BackendName::Candle = args.backend;
+    let from_environment = || Some(PathBuf::from(std::env::var_os("KAKEYA_GATE_REFERENCE")?).join("golden"));
+    let golden =
+        args.golden.clone().or_else(from_environment).ok_or_else(|| {
+            failed("no-goldens", "no folder of reference outputs is given", "add --golden DIR")
+        })?;
+    let mut written = Ok(());
+    let tally = engine::selftest::run(&engine::candle::Candle::cpu(), &golden, &args.only, &mut |check| {
+        if written.is_ok() {
+            written = print(&format!("{check}\n"));
+        }
+    });
+    let tally = tally.map_err(|e| e.report())?;
+    written?;
+    eprintln!("{} ok, {} failed, {} skipped", tally.good, tally.failed, tally.skipped);
+    Ok(holds(tally.failed == 0))
 }
 
 pub(crate) fn engine() -> Outcome {

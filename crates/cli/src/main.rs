@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => commands::compare(&args),
         Command::Gate(args) => commands::gate(&args),
         Command::Report(args) => commands::report(&args),
+        Command::Selftest(args) => commands::selftest(&args),
         Command::Engine => commands::engine(),
     };
     outcome.unwrap_or_else(|error| commands::complain(&error))

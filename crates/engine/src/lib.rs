@@ -15,6 +15,7 @@ mod numeric;
 pub mod pack;
 mod quantisation;
 pub mod restoration;
+pub mod selftest;
 mod serve;
 pub mod tokenizer;
 mod weights;

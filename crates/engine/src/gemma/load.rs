@@ -295,13 +295,17 @@ fn frequencies(config: &Config) -> Result<(Vec<f32>, Vec<f32>), Error> {
             false => Err(part.error(key, format!("is {value}; it must be positive"))),
         };
         let theta = positive("rope_theta", part.require("rope_theta")?)?;
-        let factor = positive("factor", part.optional("factor")?.unwrap_or(1.0))?;
+        let factor = |default: Option<f64>| {
+            let stated = part.optional("factor")?.or(default);
+            positive("factor", stated.map_or_else(|| part.require("factor"), Ok)?)
+        };
         let (rotated, factor) = match part.require::<String>("rope_type")?.as_str() {
             "default" => (dim / 2, 1.0),
-            "linear" => (dim / 2, factor),
+            "linear" => (dim / 2, factor(None)?),
             // Only the first pairs turn; the exponent still counts the whole head.
             "proportional" => {
-                ((part.require::<f64>("partial_rotary_factor")? * dim as f64 / 2.0) as usize, factor)
+                let part: f64 = part.require("partial_rotary_factor")?;
+                ((part * dim as f64 / 2.0) as usize, factor(Some(1.0))?)
             }
             other => return Err(part.error("rope_type", format!("{other:?} is not supported yet"))),
         };

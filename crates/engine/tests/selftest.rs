@@ -1,0 +1,36 @@
+//! The self-test on the reference outputs, and that it does find a fault.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::disallowed_methods, reason = "fixtures of a test need not survive a power cut")]
+
+mod support;
+
+use engine::candle::Candle;
+use engine::selftest::{Check, Tally, run};
+use std::path::Path;
+use support::reference;
+
+fn told(folder: &Path, only: &[&str]) -> (Result<Tally, engine::Error>, Vec<Check>) {
+    let only: Vec<String> = only.iter().map(|part| (*part).to_owned()).collect();
+    let mut checks = Vec::new();
+    let tally = run(&Candle::cpu(), folder, &only, &mut |check| {
+        println!("{check}");
+        checks.push(check.clone());
+    });
+    (tally, checks)
+}
+
+#[test]
+fn every_reference_output_is_reproduced() {
+    let Some(root) = reference() else { return };
+    let (tally, checks) = told(&root.join("golden"), &[]);
+    let tally = tally.unwrap();
+    let failed: Vec<String> =
+        checks.iter().filter(|c| c.outcome.holds() == Some(false)).map(ToString::to_string).collect();
+    assert!(failed.is_empty(), "{failed:#?}");
+    println!("{tally:?}");
+    for run in ["torch_moe_f32", "mlx_moe_f32", "mlx_moe_q4_f32", "torch_gemma3_f32", "torch_kvshared_f32"] {
+        let held = checks.iter().filter(|c| c.case.starts_with(run) && c.outcome.holds() == Some(true));
+        assert!(held.count() >= 8, "{run}");
+    }
+}
