@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod audit;
 mod bad_input;
 mod main_job;
 mod program;
+mod prompts;

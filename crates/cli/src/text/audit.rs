@@ -128,7 +128,7 @@ fn totals(audits: &[Audit]) -> String {
     let [errors, warnings, notes] =
         SEVERITIES.map(|severity| audits.iter().map(|audit| count(audit, severity)).sum::<usize>());
     let files = if audits.len() == 1 { "1 file" } else { &format!("{} files", audits.len()) };
-    format!("{files}: {}; {errors} errors, {warnings} warnings, {notes} notes", verdicts.join(", "))
+    format!("{files}: {}; errors {errors}, warnings {warnings}, notes {notes}", verdicts.join(", "))
 }
 
 pub(crate) fn audit_markdown(audits: &[Audit]) -> String {
