@@ -277,3 +277,16 @@ fn an_empty_memory_block_samples_nothing() {
     let audit = audited(&value);
     assert!(audit.has("MEMORY_ABSENT") && !audit.has("MEM_NO_PEAK_COUNTER"));
 }
+
+/// RULES §1.3: these fields belong to the gate of one kind; elsewhere they are unknown keys.
+#[test]
+fn the_same_checkpoint_gate_is_read_in_its_own_kind_only() {
+    let mut value = edited("/gate/v04_recall_ge_0_95", json!(false));
+    assert!(!audited(&value).has("GATE_VALUE_MISMATCH"));
+    set(&mut value, "/kind", json!("k1e_niah_validation"));
+    for (ours, theirs) in [("k3_cross_model", "v04_dlm_restored"), ("oracle", "oracle_full_attention")] {
+        let arm = value["results"].as_object_mut().unwrap().remove(ours).unwrap();
+        value["results"][theirs] = arm;
+    }
+    assert!(audited(&value).has("GATE_VALUE_MISMATCH"));
+}

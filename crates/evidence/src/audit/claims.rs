@@ -3,6 +3,7 @@
 use super::Case;
 use crate::Finding;
 use crate::json::{At, eq6, round};
+use crate::model::NiahKind;
 use crate::recompute::within_5pp;
 use crate::stats::clopper_pearson;
 use serde_json::{Value, json};
@@ -157,7 +158,9 @@ fn gate_values(case: &Case, out: &mut Vec<Finding>) {
             out.push(Finding::new("GATE_VALUE_MISMATCH", pointer, message, data));
         }
     }
-    same_checkpoint_gate(case, sut.hits, out);
+    if case.is(NiahKind::SameCheckpoint) {
+        same_checkpoint_gate(case, sut.hits, out);
+    }
 }
 
 fn same_checkpoint_gate(case: &Case, hits: u64, out: &mut Vec<Finding>) {
