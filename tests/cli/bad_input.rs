@@ -98,6 +98,9 @@ fn numbers_that_make_no_run() {
         said(&["--ladder", "20,20"]),
         said(&["--ladder", "4000000000"]),
         said(&["--arms", "oracle,guess"]),
+        said(&["--restore", "mix:2"]),
+        said(&["--sweep", "0,1"]),
+        said(&["--arms", "random", "--restore", "identity"]),
     ];
     insta::assert_snapshot!(all.join("\n"));
 }

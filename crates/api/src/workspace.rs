@@ -2,7 +2,7 @@
 
 use crate::{ErrorReport, error};
 use niah::{PromptVariant, Rung};
-use protocol::{Arm, Backend, Decode, Device, Pack, RunSpec};
+use protocol::{Arm, Backend, Decode, Device, Pack, Restore, RunSpec};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use ts_rs::TS;
@@ -94,13 +94,22 @@ fn entry(folder: &Path) -> PackEntry {
     }
 }
 
-/// Settings that a run form starts from: every arm, the two rungs that the demo pack was trained for, 20 samples.
+/// Settings that a run form starts from: every arm with the controls of S5, the two rungs that the demo pack was trained for,
+/// 20 samples.
 pub fn default_spec(pack: &Path) -> RunSpec {
     RunSpec {
         pack: pack.to_owned(),
         backend: Backend::Candle,
         device: Device::Cpu,
-        arms: Arm::ALL.to_vec(),
+        arms: vec![
+            Arm::Oracle,
+            Arm::SinkWindow,
+            Arm::Restored(Restore::S5),
+            Arm::Restored(Restore::FTheta),
+            Arm::Restored(Restore::Identity),
+            Arm::NoRestoration(Restore::S5),
+            Arm::Random(Restore::S5),
+        ],
         decode: Decode::Incremental,
         ladder: vec![Rung(20), Rung(70)],
         n_samples: 20,

@@ -21,6 +21,8 @@ pub(crate) struct Progress {
     left: Option<f64>,
     /// Last recall of each arm of the rung in progress.
     recall: BTreeMap<String, String>,
+    /// Largest distance of each arm's first logits from the oracle's on that rung.
+    distance: BTreeMap<String, f64>,
 }
 
 impl Progress {
@@ -33,7 +35,7 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
-        Self { bar, quiet, left: None, recall: BTreeMap::new() }
+        Self { bar, quiet, left: None, recall: BTreeMap::new(), distance: BTreeMap::new() }
     }
 
     /// Shows one event.
@@ -47,16 +49,24 @@ impl Progress {
                 let left = self.left.map_or_else(String::new, |left| format!("{left:.0} s left · "));
                 self.bar.set_message(format!("{left}rung {rung}, sample {sample}, {arm}"));
             }
-            RunEvent::TrialDone { arm, recall, done, remaining_s, .. } => {
+            RunEvent::TrialDone { arm, recall, done, remaining_s, outcome, .. } => {
                 self.left = remaining_s;
                 self.bar.set_position(done as u64);
                 let (low, high) = (100.0 * recall.low, 100.0 * recall.high);
                 let line = format!("{}/{} [{low:.1}, {high:.1}] %", recall.hits, recall.n);
                 self.recall.insert(arm.to_string(), line);
+                if let Some(fidelity) = outcome.fidelity {
+                    let worst = self.distance.entry(arm.to_string()).or_default();
+                    *worst = worst.max(fidelity.max_abs_logit_difference);
+                }
             }
             RunEvent::RungDone { rung, .. } => {
+                let mut distance = std::mem::take(&mut self.distance);
                 for (arm, line) in std::mem::take(&mut self.recall) {
-                    self.say(&format!("rung {rung:>4}  {arm:<18} {line}"));
+                    let apart = distance.remove(&arm).map_or_else(String::new, |worst| {
+                        format!(" · first logits at most {worst:.3} from the oracle's")
+                    });
+                    self.say(&format!("rung {rung:>4}  {arm:<24} {line}{apart}"));
                 }
             }
             RunEvent::TrialProgress { .. } | RunEvent::Memory { .. } => self.bar.tick(),

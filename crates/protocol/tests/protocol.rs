@@ -27,13 +27,40 @@ fn spec() -> RunSpec {
 #[test]
 fn arms_are_words() {
     let words: Vec<String> = Arm::ALL.iter().map(ToString::to_string).collect();
-    assert_eq!(words, ["oracle", "sink-window", "restored:s5", "restored:f-theta", "restored:identity"]);
+    assert_eq!(words[..3], ["oracle", "sink-window", "restored:s5"]);
+    assert_eq!(words[5..7], ["restored:same-checkpoint", "no-restoration:s5"]);
     assert_eq!(serde_json::to_string(&Arm::ALL).unwrap(), serde_json::to_string(&words).unwrap());
     for word in &words {
         assert_eq!(&word.parse::<Arm>().unwrap().to_string(), word);
     }
-    let error = "restored".parse::<Arm>().unwrap_err().to_string();
-    assert!(error.starts_with("\"restored\" is no arm: use oracle"), "{error}");
+    assert_eq!("restored:mix:0.50".parse::<Arm>().unwrap().to_string(), "restored:mix:0.5");
+    let said = [
+        "restored",
+        "restored:s6",
+        "restored:mix:1.5",
+        "restored:mix:0.0001",
+        "restored:mix:x",
+        "random:identity",
+    ]
+    .map(|word| word.parse::<Arm>().unwrap_err().to_string());
+    insta::assert_snapshot!(said.join("\n"), @r#"
+    "restored" is no arm: use oracle, sink-window, restored:MODE, no-restoration:MODE or random:MODE, where MODE is s5, f-theta, identity, same-checkpoint or mix:A
+    "s6" is no way to restore: use s5, f-theta, identity, same-checkpoint or mix:A
+    "1.5" is no weight of a mixture: use 0 to 1 with at most three decimals
+    "0.0001" is no weight of a mixture: use 0 to 1 with at most three decimals
+    "x" is no weight of a mixture: use 0 to 1 with at most three decimals
+    identity has no control, because f_θ fills no layer alone there: use s5 or f-theta
+    "#);
+}
+
+#[test]
+fn a_mixture_or_a_control_is_never_the_system_under_test() {
+    let tested = |words: &[&str]| {
+        let arms = words.iter().map(|word| word.parse().unwrap()).collect();
+        RunSpec { arms, ..spec() }.system_under_test().map(|arm| arm.to_string())
+    };
+    assert_eq!(tested(&["oracle", "random:s5", "no-restoration:s5", "restored:mix:0"]), None);
+    assert_eq!(tested(&["restored:mix:0", "restored:identity"]).as_deref(), Some("restored:identity"));
 }
 
 #[test]
@@ -89,7 +116,7 @@ fn a_specification_says_what_is_wrong() {
     arms names oracle twice
     window = 18446744073709551615 is above the limit of 16777216
     ");
-    assert_eq!(spec().trials(), 5 * 20 * 2);
+    assert_eq!(spec().trials(), 10 * 20 * 2);
 }
 
 #[test]

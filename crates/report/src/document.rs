@@ -4,8 +4,8 @@ use crate::ReportError;
 use crate::charts::{self, DeltaRow, Mark, Palette, RecallPoint, ladder, signed};
 use evidence::stats::Interval;
 use evidence::{
-    Audit, Comparison, GateReport, GateVerdict, MemoryKind, Niah, NiahKind, PairClass, PairVerdict,
-    Paired, Policy, Provenance, Restoration, Scope, Severity, Thresholds, Verdict,
+    Audit, Comparison, GateReport, GateVerdict, MemoryKind, Niah, NiahKind, PairClass, PairVerdict, Paired,
+    Policy, Provenance, Restoration, Scope, Severity, Thresholds, Verdict,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -517,7 +517,30 @@ fn restoration(runs: &[Run<'_>]) -> Section {
     } else {
         table("Counted where the injection happens, summed over samples", &columns, rows)
     };
-    Section { id: "restoration", title: "Restoration", long: false, blocks: vec![block] }
+    Section {
+        id: "restoration",
+        title: "Restoration",
+        long: false,
+        blocks: [Some(block), fidelity(runs)].into_iter().flatten().collect(),
+    }
+}
+
+/// How far each arm's first token is from the oracle's; none for files that do not say.
+fn fidelity(runs: &[Run<'_>]) -> Option<Block> {
+    let measured = runs.iter().flat_map(|run| run.niah.fidelity.iter().map(move |arm| (run, arm)));
+    let rows: Vec<Vec<Cell>> = measured
+        .map(|(run, arm)| {
+            run.row([
+                text(arm_in_words(run.niah, &arm.key)),
+                number(format!("{:.3}", arm.mean.max_abs_logit_difference)),
+                number(format!("{:.3}", arm.worst.max_abs_logit_difference)),
+                number(format!("{:.1e}", arm.mean.kl)),
+                number(format!("{:.1e}", arm.worst.kl)),
+            ])
+        })
+        .collect();
+    let columns = ["file", "rung", "platform", "arm", "largest |Δlogit|, mean", "worst", "KL, mean", "worst"];
+    (!rows.is_empty()).then(|| table("The first token's distribution against the oracle's", &columns, rows))
 }
 
 fn restoration_cells(niah: &Niah, counters: &Restoration) -> [Cell; 6] {

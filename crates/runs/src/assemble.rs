@@ -546,7 +546,9 @@ pub(crate) fn provenance(facts: &RunFacts, results: &RungResults) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use protocol::{Backend, BackendInfo, Host, KvBytes, RestorationCounters, StageTimings, Stop};
+    use protocol::{
+        Backend, BackendInfo, Host, KvBytes, LayerError, RestorationCounters, StageTimings, Stop,
+    };
 
     const LAYERS: usize = 3;
 
@@ -654,18 +656,109 @@ mod tests {
 
     fn written(os: &str, injected: usize) -> Value {
         let spec = spec(Decode::Incremental, 4, 64);
+        let results = results(&spec, |arm, sample| trial(arm, &sample.answer, injected));
+        document(&facts(&spec, &hello(os), &pack()), &results)
+    }
+
+    fn results(spec: &RunSpec, answer: impl Fn(Arm, &Sample) -> TrialResult) -> RungResults {
         let dataset = Rung(20).dataset(spec.seed, spec.n_samples);
         let samples: Vec<Sample> = dataset.samples().unwrap().collect();
-        let arms = spec
-            .arms
-            .iter()
-            .map(|arm| (*arm, samples.iter().map(|sample| trial(*arm, &sample.answer, injected)).collect()));
-        let results = RungResults { rung: Rung(20), dataset, arms: arms.collect(), samples };
+        let of_arm = |arm: &Arm| (*arm, samples.iter().map(|sample| answer(*arm, sample)).collect());
+        RungResults { rung: Rung(20), dataset, arms: spec.arms.iter().map(of_arm).collect(), samples }
+    }
+
+    fn facts<'a>(spec: &'a RunSpec, hello: &'a Hello, pack: &'a LoadedPack) -> RunFacts<'a> {
         let now = jiff::Timestamp::from_second(1_781_130_321).unwrap();
-        document(
-            &RunFacts { spec: &spec, hello: &hello(os), pack: &pack(), started: now, ended: now },
-            &results,
-        )
+        RunFacts { spec, hello, pack, started: now, ended: now }
+    }
+
+    fn arms(words: &[&str]) -> Vec<Arm> {
+        words.iter().map(|word| word.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn keys_follow_the_reference_and_controls_their_mode() {
+        let words =
+            ["oracle", "restored:mix:0.5", "restored:f-theta", "restored:s5", "random:f-theta", "random:s5"];
+        let spec = RunSpec { arms: arms(&words), ..spec(Decode::Incremental, 4, 64) };
+        let keys: Vec<String> = spec.arms.iter().map(|arm| arm_key(&spec, *arm)).collect();
+        assert_eq!(
+            keys,
+            [
+                "oracle",
+                "k3_cross_model_alpha_0.5",
+                "k3_cross_model",
+                "k3_cross_model_s5",
+                "random_restoration",
+                "random_restoration_s5"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_control_that_recalls_as_much_is_named_and_fidelity_cannot_be_edited() {
+        let words = ["oracle", "restored:s5", "no-restoration:s5", "random:s5"];
+        let spec = RunSpec { arms: arms(&words), ..spec(Decode::Incremental, 4, 64) };
+        let (hello, pack) = (hello("Linux"), pack());
+        let with = |blind: Arm| {
+            let text =
+                |arm: Arm, sample: &Sample| if arm == blind { "".into() } else { sample.answer.clone() };
+            let results = results(&spec, |arm, sample| trial(arm, &text(arm, sample), 32));
+            document(&facts(&spec, &hello, &pack), &results)
+        };
+        let named = |document: &Value| {
+            let findings = audited(document).findings.into_iter();
+            let named = findings.filter(|finding| finding.code == "RESTORATION_NOT_LOAD_BEARING");
+            named.map(|finding| finding.data["arm"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(named(&with(Arm::Random(Restore::S5))), ["no_restoration"]);
+        assert_eq!(named(&with(Arm::NoRestoration(Restore::S5))), ["random_restoration"]);
+        let mut document = with(Arm::Oracle);
+        assert_eq!(document["config"]["random_seed"], 42);
+        assert_eq!(document["config"]["controls"], json!(["no-restoration:s5", "random:s5"]));
+        assert!(!audited(&document).has("FIDELITY_STAT_MISMATCH"));
+        document["fidelity"]["k3_cross_model"]["worst"]["kl"] = json!(0.0);
+        assert!(audited(&document).has("FIDELITY_STAT_MISMATCH"));
+    }
+
+    #[test]
+    fn teacher_forcing_is_named_on_every_machine() {
+        for os in ["Linux", "macOS 26.1"] {
+            let spec = spec(Decode::TeacherForced, 4, 64);
+            let results = results(&spec, |arm, sample| trial(arm, &sample.answer, 32));
+            let named = audited(&document(&facts(&spec, &hello(os), &pack()), &results)).findings;
+            assert_eq!(named.iter().filter(|finding| finding.code == "TEACHER_FORCED").count(), 1, "{os}");
+        }
+    }
+
+    #[test]
+    fn a_sweep_states_its_error_and_our_audit_finds_nothing_wrong_with_it() {
+        let words = ["oracle", "restored:mix:1", "restored:mix:0", "restored:mix:0.5"];
+        let spec = RunSpec { arms: arms(&words), ..spec(Decode::Incremental, 4, 64) };
+        let error = |layer, squared_error| LayerError { layer, squared_error, squared_norm: 2.0 };
+        let results = results(&spec, |arm, sample| TrialResult {
+            projection_error: Some(vec![error(0, 0.1), error(1, 0.2), error(2, 0.3)]),
+            ..trial(arm, &sample.answer, 32)
+        });
+        let (hello, pack) = (hello("Linux"), pack());
+        let facts = facts(&spec, &hello, &pack);
+        let mut sweep = crate::sweep::document(&facts, &results).unwrap();
+        assert_eq!(
+            document(&facts, &results)["gate"]["recall_cross_model"],
+            Value::Null,
+            "mixtures are not judged"
+        );
+        let baseline = &sweep["f_theta_baseline_rel_mse"];
+        assert!((baseline["overall"].as_f64().unwrap() - 0.1).abs() < 1e-12, "{baseline}");
+        assert!((baseline["full_attn"].as_f64().unwrap() - 0.15).abs() < 1e-12);
+        assert_eq!(baseline["samples"], 2);
+        assert_eq!(sweep["sweep"][1]["alpha"], 0.5);
+        let codes: Vec<&str> = audited(&sweep).findings.iter().map(|finding| finding.code).collect();
+        assert_eq!(codes, ["N_TOO_SMALL"]);
+        sweep["sweep"][1]["eff_rel_mse_overall"] = json!(0.02);
+        assert!(audited(&sweep).has("SWEEP_VALUE_MISMATCH"));
+        let none = RungResults { arms: Vec::new(), ..results };
+        assert_eq!(crate::sweep::document(&facts, &none), None);
     }
 
     fn audited(document: &Value) -> evidence::Audit {

@@ -1,6 +1,6 @@
 //! What a run tells whoever watches it.
 
-use protocol::{Arm, LoadedPack, Stage};
+use protocol::{Arm, Fidelity, LoadedPack, Stage};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use ts_rs::TS;
@@ -96,8 +96,10 @@ pub struct TrialOutcome {
     pub generated_tokens: usize,
     /// Seconds from prompt to answer.
     pub seconds: f64,
-    /// What restoration did, for restored arms.
+    /// What restoration did, for restored arms and controls.
     pub restored: Option<RestoredBrief>,
+    /// Distance of the first token's distribution from the oracle's, where that ran before.
+    pub fidelity: Option<Fidelity>,
 }
 
 /// Restoration in one line.

@@ -213,6 +213,7 @@ impl<W: FnMut(RunEvent)> Desk<'_, W> {
                 generated_tokens: result.tokens.len(),
                 seconds: result.timings.e2e_s,
                 restored,
+                fidelity: result.fidelity,
             },
             recall: recall(samples, arm_results),
             done: self.done,

@@ -33,6 +33,7 @@ pub(crate) fn document(facts: &RunFacts, results: &RungResults) -> Option<Value>
     let oracle = results.arms.iter().find(|(arm, _)| *arm == Arm::Oracle);
     let spec = facts.spec;
     Some(json!({
+        "schema_version": 1,
         "kind": "k3_s6_fidelity_recall_sweep",
         "config": {
             "f_theta_dir": facts.pack.f_theta.as_ref().map(|path| part_id(facts, path)),
