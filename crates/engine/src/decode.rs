@@ -204,8 +204,9 @@ impl<B: Backend> Models<B> {
         })
     }
 
-    /// One position over the cache. What was restored at prefill is in the cache; nothing is evicted any more.
-    fn step(
+    /// Logits after one more position over the cache of [`Self::forward`]. What was restored is in it; nothing is evicted
+    /// any more.
+    pub fn step(
         &self,
         token: u32,
         settings: &Settings<'_>,

@@ -163,6 +163,10 @@ pub struct Arm {
     pub median_tok_s: Option<f64>,
     /// Median rate of decoding alone, tokens a second; null without stage timings.
     pub decode_tok_s: Option<f64>,
+    /// Median rate of the prompt's forward pass alone, tokens a second; null where the rows don't state the prompt's length.
+    pub prefill_tok_s: Option<f64>,
+    /// Median seconds from the prompt to the first token; null where the rows don't state them.
+    pub first_token_s: Option<f64>,
     /// Mean seconds a sample, as stored.
     pub mean_latency_s: Option<f64>,
     /// Per-sample rates as stored, also those without a text beside them.

@@ -165,9 +165,15 @@ fn arms(value: &Value, kind: NiahKind, n: u64, samples: &[Sample]) -> Vec<Arm> {
     results
         .iter()
         .filter(|(_, arm)| arm.is_object())
-        .map(|(key, block)| Arm {
-            decode_tok_s: median(&decode_rates(block, stage_rows(value, stage_block(kind, key)))),
-            ..arm(key, block, n, samples)
+        .map(|(key, block)| {
+            let rows = stage_rows(value, stage_block(kind, key));
+            let first: Vec<f64> = rows.iter().filter_map(|row| row.number("/first_token_s")).collect();
+            Arm {
+                decode_tok_s: median(&decode_rates(block, rows)),
+                prefill_tok_s: median(&prefill_rates(rows)),
+                first_token_s: median(&first),
+                ..arm(key, block, n, samples)
+            }
         })
         .collect()
 }
@@ -211,6 +217,8 @@ fn arm(key: &str, block: &Value, n: u64, samples: &[Sample]) -> Arm {
         mean_tok_s: rates.as_ref().map(mean),
         median_tok_s: rates.as_deref().and_then(median),
         decode_tok_s: None,
+        prefill_tok_s: None,
+        first_token_s: None,
         mean_latency_s: block.number("/mean_latency_s"),
         rates: rates.unwrap_or_default(),
         tokens: block.numbers("/per_sample_decode_tokens").unwrap_or_default(),
@@ -277,6 +285,15 @@ pub(crate) fn decode_rates(arm: &Value, rows: &[Value]) -> Vec<f64> {
         .filter_map(|(row, tokens)| Some((row.number("/decode_s")?, tokens.as_f64()?)))
         .filter(|(seconds, tokens)| *seconds > 0.0 && *tokens > 0.0)
         .map(|(seconds, tokens)| tokens / seconds)
+        .collect()
+}
+
+/// Prompt tokens over prefill seconds, sample by sample, where both are stated and positive.
+fn prefill_rates(rows: &[Value]) -> Vec<f64> {
+    rows.iter()
+        .filter_map(|row| Some((row.number("/prompt_tokens")?, row.number("/prefill_s")?)))
+        .filter(|(tokens, seconds)| *tokens > 0.0 && *seconds > 0.0)
+        .map(|(tokens, seconds)| tokens / seconds)
         .collect()
 }
 
