@@ -41,12 +41,12 @@ impl<B: Backend> Engine<B> {
                 return Err(Error::MissingPart { arm: *arm, part: "f_theta" });
             }
         }
-        let verifier_folder = pack.verifier();
-        let verifier = Gemma::load(backend, &verifier_folder)?;
-        let tokenizer = Tokenizer::load(&verifier_folder)?;
+        let verifier = Gemma::load(backend, &pack.verifier())?;
+        let tokenizer = Tokenizer::load(&pack.verifier())?;
         let projection = projection(&pack, &verifier)?;
-        let mut read = vec![verifier_folder.join("config.json")];
-        read.extend(verifier.files().iter().chain(&tokenizer.files).cloned());
+        let mut read = verifier.files().to_vec();
+        // A GGUF file is both.
+        read.extend(tokenizer.files.iter().filter(|path| !verifier.files().contains(path)).cloned());
         if let (Some(projection), Some(drafter), Some(f_theta)) =
             (&projection, pack.drafter(), pack.f_theta())
         {
@@ -168,10 +168,19 @@ fn digest(pack: &Pack, path: &Path) -> Result<WeightFile, Error> {
     }
 }
 
-/// Highest resident set of this process, as Linux reports it (`VmHWM`); unknown elsewhere.
+/// Highest resident set of this process, as Linux reports it (`VmHWM`).
+#[cfg(target_os = "linux")]
 fn peak_resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
+}
+
+/// Resident set of this process now: where the system keeps no peak, the highest of all trials stands for it.
+#[cfg(not(target_os = "linux"))]
+fn peak_resident_bytes() -> Option<u64> {
+    let (pid, mut system) = (sysinfo::get_current_pid().ok()?, sysinfo::System::new().ok()?);
+    system.refresh_processes(sysinfo::ProcessesToUpdate::Some(&[pid]), true);
+    system.process(pid).map(sysinfo::Process::memory)
 }

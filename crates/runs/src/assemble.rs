@@ -353,6 +353,7 @@ fn stage_rows(spec: &RunSpec, arm: Arm, trials: &[TrialResult]) -> Value {
         let timings = &trial.timings;
         let mut row = json!({
             "sample": sample,
+            "prompt_tokens": trial.prompt_tokens,
             "prefill_s": timings.prefill_s,
             "decode_s": timings.decode_s,
             "first_token_s": timings.first_token_s,
