@@ -4,6 +4,7 @@
 
 mod audit;
 mod bad_input;
+mod gate;
 mod main_job;
 mod program;
 mod prompts;

@@ -172,8 +172,10 @@ pub(crate) fn gate(report: &GateReport) -> String {
 }
 
 pub(crate) fn gate_markdown(report: &GateReport) -> String {
-    let table =
-        markdown_table(&["verdict", "gate", "rung", "platform", "figures", "why", "file"], &gate_rows(report));
+    let table = markdown_table(
+        &["verdict", "gate", "rung", "platform", "figures", "why", "file"],
+        &gate_rows(report),
+    );
     let (headline, policy) = (escape(&report.headline), escape(&policy(report)));
     format!("**{}** {headline}\n\n{table}\n{policy}\n", report.verdict.label())
 }
