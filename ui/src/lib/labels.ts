@@ -5,12 +5,34 @@ import type { Group } from "./types/Group";
 import type { MemoryKind } from "./types/MemoryKind";
 import type { PairClass } from "./types/PairClass";
 import type { Platform } from "./types/Platform";
+import type { RestoredLayer } from "./types/RestoredLayer";
 import type { Severity } from "./types/Severity";
 import type { Status } from "./types/Status";
 import type { Verdict } from "./types/Verdict";
 
-/** Every arm, in the order in which a report shows them. */
-export const ARMS = ["oracle", "sink-window", "restored:s5", "restored:f-theta", "restored:identity"];
+/** Every arm but mixtures, in the order in which a report shows them. */
+export const ARMS = [
+  "oracle",
+  "sink-window",
+  "restored:s5",
+  "restored:f-theta",
+  "restored:identity",
+  "restored:same-checkpoint",
+  "no-restoration:s5",
+  "no-restoration:f-theta",
+  "random:s5",
+  "random:f-theta",
+];
+
+const MIX = "restored:mix:";
+
+/** The weight of the true K/V in a mixture; null for every other arm. */
+export function mixOf(arm: string): string | null {
+  return arm.startsWith(MIX) ? arm.slice(MIX.length) : null;
+}
+
+/** The arm that mixes true K/V into those of f_θ with a weight. */
+export const mixArm = (alpha: number) => MIX + alpha;
 
 /** What an arm is called. */
 export function armName(arm: string): string {
@@ -20,8 +42,14 @@ export function armName(arm: string): string {
     "restored:s5": "restored (S5 + f_θ)",
     "restored:f-theta": "restored (f_θ only)",
     "restored:identity": "restored (identity)",
+    "restored:same-checkpoint": "restored (same checkpoint)",
+    "no-restoration:s5": "control: hidden (S5)",
+    "no-restoration:f-theta": "control: hidden (all layers)",
+    "random:s5": "control: noise (S5)",
+    "random:f-theta": "control: noise (all layers)",
   };
-  return names[arm] ?? arm;
+  const alpha = mixOf(arm);
+  return alpha === null ? (names[arm] ?? arm) : `mixture, α = ${alpha}`;
 }
 
 /** What an arm is for, in a sentence. */
@@ -32,6 +60,11 @@ export function armPurpose(arm: string): string {
     "restored:s5": "f_θ on sliding layers, the verifier's own K/V on full-attention layers.",
     "restored:f-theta": "f_θ on every layer: the arm in which f_θ has to carry the recall.",
     "restored:identity": "The verifier's own K/V on every layer: proves the plumbing, must equal the oracle.",
+    "restored:same-checkpoint": "The verifier as its own drafter, without f_θ: for packs that have none.",
+    "no-restoration:s5": "Evicted positions hidden on sliding layers: if it recalls as much as S5, f_θ carries nothing there.",
+    "no-restoration:f-theta": "Evicted positions hidden on every layer: what is left without any restoration.",
+    "random:s5": "Noise with f_θ's mean and norm on sliding layers: if it recalls as much as S5, f_θ carries nothing there.",
+    "random:f-theta": "Noise with f_θ's mean and norm on every layer.",
   };
   return purposes[arm] ?? "";
 }
@@ -113,7 +146,29 @@ export function armKeyName(key: string): string {
     k3_cross_model_s5: "restored (S5)",
     k3_cross_model_ftheta_only: "restored (f_θ only)",
     k3_identity_restore: "restored (identity)",
+    k3_same_checkpoint: "restored (same checkpoint)",
+    no_restoration: "control: hidden",
+    no_restoration_s5: "control: hidden (S5)",
+    no_restoration_ftheta_only: "control: hidden (all layers)",
+    random_restoration: "control: noise",
+    random_restoration_s5: "control: noise (S5)",
+    random_restoration_ftheta_only: "control: noise (all layers)",
     engine_process: "engine process (all arms)",
   };
-  return names[key] ?? key;
+  const mix = "k3_cross_model_alpha_";
+  return key.startsWith(mix) ? `mixture, α = ${key.slice(mix.length)}` : (names[key] ?? key);
+}
+
+/** How many layers got what at the evicted positions, in words. */
+export function filledLayers(layers: RestoredLayer[]): string {
+  const count = (positions: (layer: RestoredLayer) => number) => layers.filter((layer) => positions(layer) > 0).length;
+  const kinds: [number, string][] = [
+    [count((layer) => layer.from_f_theta), "from f_θ"],
+    [count((layer) => layer.from_mix), "mixed"],
+    [count((layer) => layer.from_noise), "noise"],
+    [count((layer) => layer.hidden), "hidden"],
+    [count((layer) => layer.from_capture), "captured"],
+  ];
+  const words = kinds.filter(([layers]) => layers > 0).map(([layers, what]) => `${layers} ${what}`);
+  return words.join(", ") || "none";
 }

@@ -111,8 +111,8 @@ export class LiveRun {
         this.memory = [...this.memory, event];
         break;
       case "rung-done":
-        this.paths = [...this.paths.filter((path) => path !== event.path), event.path];
-        this.#say(`rung ${event.rung} complete: ${event.path}`);
+        this.paths = [...new Set([...this.paths, ...event.paths])];
+        this.#say(`rung ${event.rung} complete: ${event.paths.join(", ")}`);
         this.#onEvidence();
         break;
       case "finished":

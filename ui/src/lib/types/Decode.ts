@@ -3,4 +3,4 @@
 /**
  * How tokens are generated.
  */
-export type Decode = "incremental" | "reforward";
+export type Decode = "incremental" | "reforward" | "bounded" | "teacher-forced";

@@ -47,6 +47,14 @@ median_tok_s: number | null,
  */
 decode_tok_s: number | null, 
 /**
+ * Median rate of the prompt's forward pass alone, tokens a second; null where the rows don't state the prompt's length.
+ */
+prefill_tok_s: number | null, 
+/**
+ * Median seconds from the prompt to the first token; null where the rows don't state them.
+ */
+first_token_s: number | null, 
+/**
  * Mean seconds a sample, as stored.
  */
 mean_latency_s: number | null, 

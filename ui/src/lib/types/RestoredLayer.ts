@@ -15,4 +15,16 @@ from_f_theta: number,
 /**
  * Positions from the clean forward.
  */
-from_capture: number, };
+from_capture: number, 
+/**
+ * Positions from a mixture of both.
+ */
+from_mix: number, 
+/**
+ * Positions filled with noise (control).
+ */
+from_noise: number, 
+/**
+ * Positions hidden from every later query (control).
+ */
+hidden: number, };

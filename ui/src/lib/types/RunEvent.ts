@@ -90,9 +90,9 @@ resident_bytes: number, } | { "type": "rung-done",
  */
 rung: number, 
 /**
- * The evidence file.
+ * The evidence files: the needle file, and with mixtures the sweep.
  */
-path: string, } | { "type": "finished", 
+paths: Array<string>, } | { "type": "finished", 
 /**
  * Every evidence file of the run.
  */

@@ -23,7 +23,7 @@ backend: Backend,
  */
 device: Device, 
 /**
- * Arms. The first restored one is the system under test.
+ * Arms. The first restored one that is no mixture is the system under test.
  */
 arms: Array<Arm>, 
 /**
@@ -54,6 +54,10 @@ window: number,
  * Most tokens generated for a sample.
  */
 max_new_tokens: number, 
+/**
+ * Positions of the prompt that go through the layers at a time; fewer take less memory and more time.
+ */
+prefill_chunk: number, 
 /**
  * How the prompt is put.
  */
