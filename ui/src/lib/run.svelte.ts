@@ -111,7 +111,7 @@ export class LiveRun {
         this.memory = [...this.memory, event];
         break;
       case "rung-done":
-        this.paths = [...new Set([...this.paths, ...event.paths])];
+        this.paths = [...this.paths.filter((path) => !event.paths.includes(path)), ...event.paths];
         this.#say(`rung ${event.rung} complete: ${event.paths.join(", ")}`);
         this.#onEvidence();
         break;
