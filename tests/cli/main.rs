@@ -8,3 +8,4 @@ mod gate;
 mod main_job;
 mod program;
 mod prompts;
+mod selftest;

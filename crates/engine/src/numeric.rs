@@ -41,6 +41,26 @@ pub(crate) fn gated(out: &mut [f32], gate: &[f32], up: &[f32], activation: impl 
     }
 }
 
+/// `x / sqrt(mean(x²) + eps)`, times `weight` if there is one. In double precision up to the result: roundings of norms are
+/// what the logits of a deep model feel most.
+pub(crate) fn rms_norm(out: &mut [f32], x: &[f32], weight: Option<&[f32]>, eps: f32) {
+    let (chunks, rest) = x.as_chunks::<8>();
+    let mut lanes = [0f64; 8];
+    for chunk in chunks {
+        lanes.iter_mut().zip(chunk).for_each(|(lane, x)| *lane += f64::from(*x) * f64::from(*x));
+    }
+    let sum = lanes.iter().sum::<f64>() + rest.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>();
+    let factor = (sum / x.len() as f64 + f64::from(eps)).sqrt().recip();
+    match weight {
+        Some(weight) => {
+            for ((out, x), weight) in out.iter_mut().zip(x).zip(weight) {
+                *out = (f64::from(*x) * factor * f64::from(*weight)) as f32;
+            }
+        }
+        None => out.iter_mut().zip(x).for_each(|(out, x)| *out = (f64::from(*x) * factor) as f32),
+    }
+}
+
 /// `scale · code + bias` for codes of `bits` bits, the first in the lowest bits of each byte.
 pub(crate) fn dequantise(out: &mut [f32], codes: &[u8], bits: usize, scale: f32, bias: f32) {
     let mask = u8::MAX >> (8 - bits);
@@ -49,6 +69,20 @@ pub(crate) fn dequantise(out: &mut [f32], codes: &[u8], bits: usize, scale: f32,
             *value = f32::from((byte >> (i * bits)) & mask) * scale + bias;
         }
     }
+}
+
+/// A block of GGML's 5-bit format as one of its 8-bit format. Both hold a half-precision scale and 32 codes; here a code's
+/// low bits lie in `block[6..]`, first and second half of the block side by side, its fifth in the word `block[2..6]`.
+pub(crate) fn q5_0_as_q8_0(block: &[u8; 22]) -> [u8; 34] {
+    let [d0, d1, h0, h1, h2, h3, low @ ..] = block;
+    let high = u32::from_le_bytes([*h0, *h1, *h2, *h3]);
+    let code = |low: u8, i: usize| (low | ((high >> i & 1) as u8) << 4).wrapping_sub(16);
+    let mut out = [0; 34];
+    (out[0], out[1]) = (*d0, *d1);
+    for (i, low) in low.iter().enumerate() {
+        (out[2 + i], out[18 + i]) = (code(low & 15, i), code(low >> 4, i + 16));
+    }
+    out
 }
 
 /// Softmax of `scale · row` over the columns `first` and `second`; every other column becomes 0.

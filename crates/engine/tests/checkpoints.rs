@@ -12,6 +12,7 @@ use candle_core::{Device, Tensor};
 use engine::candle::Candle;
 use engine::decode::Models;
 use engine::gemma::{Gemma, Rows};
+use engine::selftest;
 use engine::tokenizer::Tokenizer;
 use protocol::{Arm, ErrorReport};
 use safetensors::Dtype;
@@ -66,8 +67,9 @@ impl Checkpoint {
         let mut tensors = BTreeMap::new();
         let mut add = |name: String, shape: &[usize]| {
             let count: usize = shape.iter().product();
-            let seed = name.bytes().fold(7usize, |seed, byte| seed * 31 % 4093 + byte as usize);
-            let value = |i: usize| ((i * i * 13 + i * 7 + seed * (i + 3)) % 16) as f32 / 16.0 - 7.0 / 16.0;
+            let seed = name.bytes().fold(7u32, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
+            let draw = |i: u32| ((seed ^ i).wrapping_mul(2_654_435_761) ^ i.wrapping_mul(40_503)) >> 9 & 15;
+            let value = |i: usize| draw(i as u32) as f32 / 16.0 - 7.0 / 16.0;
             tensors.insert(name, Stored::of(shape, &(0..count).map(value).collect::<Vec<_>>()));
         };
         add("model.embed_tokens.weight".into(), &[16, HIDDEN]);
@@ -298,7 +300,7 @@ fn tensors_that_do_not_fit_are_refused_with_file_name_and_both_sides() {
     refused(&[k_norm, "[8]", "[16]"], &|c| {
         c.tensors.insert(k_norm.into(), Stored::of(&[8], &[0.0; 8]));
     });
-    refused(&["model.layers.0.input_layernorm.weight", "[32]", "[64]"], &|c| {
+    refused(&["model.layers.0.self_attn.v_proj.weight", "[16, 32]", "[16, 64]"], &|c| {
         c.config["hidden_size"] = json!(64);
     });
     refused(&[k_norm, "I32"], &|c| c.tensors.get_mut(k_norm).unwrap().dtype = Dtype::I32);
@@ -481,4 +483,75 @@ fn bad_gguf_files_are_refused() {
     std::fs::write(&path, &whole).unwrap();
     std::fs::write(folder.path().join("other.gguf"), &whole).unwrap();
     assert!(refusal(folder.path()).message.contains("2 GGUF files"));
+}
+
+/// A folder of goldens with one run of `checkpoint`, its logits those of this engine but for `off` on one of them.
+fn goldens(checkpoint: &Checkpoint, off: f32) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |path: &str| folder.path().join(path);
+    std::fs::create_dir_all(at("goldens")).unwrap();
+    std::fs::create_dir_all(at("checkpoints")).unwrap();
+    std::fs::rename(checkpoint.write().keep(), at("checkpoints/tiny")).unwrap();
+    let mut values = all_logits(&at("checkpoints/tiny"));
+    values[50] += off;
+    let integers = |values: &[u32]| {
+        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        Stored { dtype: Dtype::I32, shape: vec![values.len()], bytes }
+    };
+    let stored = [
+        ("input_ids", integers(&IDS)),
+        ("rows", integers(&[0, 1, 2, 3, 4, 5, 6])),
+        ("logits.oracle", Stored::of(&[7, 16], &values)),
+        ("logits.telepathy", Stored::of(&[7, 16], &values)),
+    ];
+    let views = stored.iter().map(|(name, stored)| {
+        (*name, TensorView::new(stored.dtype, stored.shape.clone(), &stored.bytes).unwrap())
+    });
+    std::fs::write(at("goldens/torch_tiny_t7.safetensors"), safetensors::serialize(views, None).unwrap())
+        .unwrap();
+    let case = json!({"sink": 0, "window": 4, "arms": {"oracle": {}, "identity": {}}});
+    let run = json!({"checkpoint": "tiny", "cases": {"t7": case, "t8": case}});
+    std::fs::write(at("goldens/torch_tiny_manifest.json"), run.to_string()).unwrap();
+    let absent = json!({"checkpoint": "elsewhere", "cases": {"t7": case}});
+    std::fs::write(at("goldens/torch_absent_manifest.json"), absent.to_string()).unwrap();
+    let manifest = json!({
+        "tolerance_classes": {"f32": {"logits_atol": 1e-3, "logits_rtol": 1e-3, "kv_atol": 2e-4}},
+        "files": {"goldens/torch_tiny_t7.safetensors": {"tolerance_class": "f32"}},
+    });
+    std::fs::write(at("manifest.json"), manifest.to_string()).unwrap();
+    folder
+}
+
+#[test]
+fn the_self_test_tells_a_fault_from_what_it_leaves_out() {
+    let told = |folder: &Path, only: &[&str]| {
+        let only: Vec<String> = only.iter().map(|part| (*part).to_owned()).collect();
+        let mut lines = Vec::new();
+        let tally = selftest::run(&Candle::cpu(), folder, &only, &mut |check| lines.push(check.to_string()));
+        (tally, lines)
+    };
+    let good = goldens(&Checkpoint::gemma3(), 0.0);
+    let (tally, lines) = told(good.path(), &[]);
+    let tally = tally.unwrap();
+    assert_eq!((tally.good, tally.failed), (2, 0), "{lines:#?}");
+    let line = |words: &[&str]| {
+        let found = lines.iter().any(|line| words.iter().all(|word| line.contains(word)));
+        assert!(found, "{words:?} in {lines:#?}");
+    };
+    line(&["ok", "torch_tiny t7", "oracle", "max abs diff 0.00e0", "1e-3"]);
+    line(&["skipped", "torch_tiny t7", "telepathy"]);
+    line(&["skipped", "torch_tiny t8", "torch_tiny_t8.safetensors"]);
+    line(&["skipped", "torch_absent t7", "elsewhere"]);
+    let bad = goldens(&Checkpoint::gemma3(), 0.01);
+    let (tally, lines) = told(bad.path(), &["oracle"]);
+    assert_eq!(tally.unwrap().failed, 1, "{lines:#?}");
+    assert!(lines.iter().any(|line| line.starts_with("FAIL") && line.contains("1.00e-2")), "{lines:#?}");
+    let (tally, lines) = told(bad.path(), &["identity ="]);
+    assert_eq!((tally.unwrap().good, lines.len()), (1, 1));
+    std::fs::write(bad.path().join("checkpoints/tiny/config.json"), "{}").unwrap();
+    assert_eq!(told(bad.path(), &[]).0.unwrap().failed, 2, "a checkpoint that is there must load");
+    for (folder, only) in [(good.path(), "nothing like it"), (Path::new("/nowhere"), "")] {
+        let report = told(folder, &[only]).0.unwrap_err().report();
+        assert!(!report.hint.is_empty() && report.message.contains(folder.to_str().unwrap()), "{report:?}");
+    }
 }

@@ -43,7 +43,7 @@ pub struct PackManifest {
     /// The demonstration pack: every report says so.
     #[serde(default)]
     pub demo: bool,
-    /// Folder of the verifier (Hugging Face layout).
+    /// Folder of the verifier: `config.json` with safetensors as Hugging Face or MLX store them, or one GGUF file.
     pub verifier: PathBuf,
     /// Folder of the drafter; absent where only arms without f_θ are run.
     #[serde(default)]
