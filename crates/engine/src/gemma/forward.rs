@@ -28,12 +28,22 @@ impl<B: Backend> Gemma<B> {
         let (all, size) = (pass.rows == Rows::All, pass.chunk.max(1));
         let mut parts = Vec::new();
         let watched = std::mem::take(&mut pass.watched);
-        for (i, chunk) in ids.chunks(size).enumerate() {
-            let last = (i + 1) * size >= ids.len();
+        let replaced = self.replaced(ids.len(), &pass);
+        let stretches = [0..replaced.start, replaced.clone(), replaced.end..ids.len()];
+        let chunk = |stretch: Range<usize>| {
+            let end = stretch.end;
+            stretch.step_by(size).map(move |start| start..end.min(start.saturating_add(size)))
+        };
+        for chunk in stretches.into_iter().flat_map(chunk) {
+            if replaced.contains(&chunk.start) {
+                self.restore(chunk, &mut pass)?;
+                continue;
+            }
+            let last = chunk.end == ids.len();
             if last {
                 pass.watched = watched.clone();
             }
-            let h = self.layers(chunk, (last || all).then_some(pass.rows), &mut pass, None)?;
+            let h = self.layers(&ids[chunk], (last || all).then_some(pass.rows), &mut pass, None)?;
             if last || all {
                 parts.push(h);
             }
@@ -47,6 +57,34 @@ impl<B: Backend> Gemma<B> {
         self.softcap.map_or(Ok(logits.clone()), |cap| self.backend.softcap(&logits, cap))
     }
 
+    /// Those of the first `len` positions that need no pass: every layer's K/V of them are injected, which is all that
+    /// others see of them, and their own logits are not wanted.
+    fn replaced(&self, len: usize, pass: &Pass<'_, B::Tensor>) -> Range<usize> {
+        let Some(injection) = pass.injection else { return 0..0 };
+        let filled = |(layer, fill): (&Layer<B>, &Option<Fill<B::Tensor>>)| {
+            matches!(layer.kv, KvSource::Shared(_)) || matches!(fill, Some(Fill::Rows(..) | Fill::Latent))
+        };
+        let everywhere = self.layers.iter().zip(&injection.layers).all(filled);
+        let inside = pass.cache.positions() == 0 && injection.positions.end < len;
+        if everywhere && inside && pass.rows == Rows::Last { injection.positions.clone() } else { 0..0 }
+    }
+
+    /// Puts what is injected at `positions` into the cache, in place of a pass over them.
+    fn restore(&self, positions: Range<usize>, pass: &mut Pass<'_, B::Tensor>) -> Result<(), Error> {
+        let mut tables = Tables { gemma: self, made: Vec::new() };
+        for (i, layer) in self.layers.iter().enumerate() {
+            if pass.cancel.load(Ordering::Relaxed) {
+                return Err(Error::Cancelled);
+            }
+            let KvSource::Own { k_norm, .. } = &layer.kv else { continue };
+            if let Some(rows) = self.filled(i, &positions, pass)? {
+                let restored = self.segment(layer, k_norm, &rows, positions.clone(), &mut tables)?;
+                pass.cache.push(&self.backend, i, &restored.k, &restored.v)?;
+            }
+        }
+        pass.cache.advance(&self.backend, positions.end)
+    }
+
     /// Raw K/V at `positions` of a clean forward over `ids`, `chunk` positions at a time, for the layers that are
     /// `wanted` and have K/V of their own. Stops as soon as the last of them is known.
     pub fn capture(
@@ -57,6 +95,8 @@ impl<B: Backend> Gemma<B> {
         chunk: usize,
         cancel: &AtomicBool,
     ) -> Result<Vec<Option<RawKv<B::Tensor>>>, Error> {
+        // Later ids change nothing at the positions that are asked for.
+        let ids = &ids[..positions.end.min(ids.len())];
         let mut capture =
             Capture { wanted, positions, layers: self.layers.iter().map(|_| Vec::new()).collect() };
         let sequence = Sequence { prompt: ids.len(), evicted: 0..0, native_window: self.window };
@@ -245,15 +285,32 @@ impl<B: Backend> Gemma<B> {
         let Some(injection) = pass.injection else { return Ok(own) };
         let evicted = &injection.positions;
         let here = evicted.start.max(positions.start)..evicted.end.min(positions.end);
-        let (Some(fill), false) = (&injection.layers[layer], here.is_empty()) else { return Ok(own) };
-        let (b, start) = (&self.backend, Instant::now());
-        let part = |x| b.view(x, 0, here.start - evicted.start..here.end - evicted.start);
+        let (b, at) = (&self.backend, here.start.saturating_sub(positions.start));
+        match self.filled(layer, &here, pass)? {
+            Some(rows) => {
+                Ok(RawKv { k: b.replace_rows(&own.k, at, &rows.k)?, v: b.replace_rows(&own.v, at, &rows.v)? })
+            }
+            None => Ok(own),
+        }
+    }
+
+    /// What is injected at the evicted positions `here` of a layer; the witness is told.
+    fn filled(
+        &self,
+        layer: usize,
+        here: &Range<usize>,
+        pass: &mut Pass<'_, B::Tensor>,
+    ) -> Result<Option<RawKv<B::Tensor>>, Error> {
+        let Some(injection) = pass.injection.filter(|_| !here.is_empty()) else { return Ok(None) };
+        let Some(fill) = &injection.layers[layer] else { return Ok(None) };
+        let (b, start, first) = (&self.backend, Instant::now(), injection.positions.start);
+        let part = |x| b.view(x, 0, here.start - first..here.end - first);
         let (source, rows) = match fill {
             Fill::Hidden => {
                 if let Some(witness) = pass.witness.as_mut() {
                     witness.hidden(layer, here.len());
                 }
-                return Ok(own);
+                return Ok(None);
             }
             Fill::Rows(source, rows) => (*source, RawKv { k: part(&rows.k)?, v: part(&rows.v)? }),
             Fill::Latent => {
@@ -264,14 +321,11 @@ impl<B: Backend> Gemma<B> {
                 (Source::FTheta, decoded(pass, layer, &latents)?)
             }
         };
-        let at = here.start - positions.start;
-        let replaced =
-            RawKv { k: b.replace_rows(&own.k, at, &rows.k)?, v: b.replace_rows(&own.v, at, &rows.v)? };
         if let Some(witness) = pass.witness.as_mut() {
             let bytes = b.bytes(&rows.k) + b.bytes(&rows.v);
             witness.injected(layer, source, here.len(), bytes, start.elapsed().as_secs_f64());
         }
-        Ok(replaced)
+        Ok(Some(rows))
     }
 
     fn feed_forward(&self, layer: &Layer<B>, h: &B::Tensor) -> Result<B::Tensor, Error> {
