@@ -2,6 +2,7 @@
 
 use crate::Error;
 use candle_core::quantized::GgmlDType;
+use protocol::DeviceMemory;
 use safetensors::Dtype;
 use std::ops::Range;
 
@@ -217,8 +218,6 @@ pub trait Backend: Send + 'static {
     fn linear(&self, x: &Self::Tensor, weight: &Self::Weight) -> Result<Self::Tensor, Error>;
     /// Sum of two arrays of one shape.
     fn add(&self, a: &Self::Tensor, b: &Self::Tensor) -> Result<Self::Tensor, Error>;
-    /// `x` times `weight` [d] along the last axis.
-    fn mul(&self, x: &Self::Tensor, weight: &Self::Tensor) -> Result<Self::Tensor, Error>;
     /// Every element times `factor`.
     fn scale(&self, x: &Self::Tensor, factor: f32) -> Result<Self::Tensor, Error>;
     /// `x / sqrt(mean(x²) + eps)` over the last axis, times `weight` if there is one.
@@ -236,6 +235,13 @@ pub trait Backend: Send + 'static {
     fn angles(&self, inverse_frequencies: &[f32], positions: Range<usize>) -> Result<Self::Angles, Error>;
     /// Rotates pairs (i, i + d/2) of [n, T, d].
     fn rope(&self, x: &Self::Tensor, angles: &Self::Angles) -> Result<Self::Tensor, Error>;
+    /// [`Backend::rope`] of [n, T, d] times `weight` [d]: keys from normed values.
+    fn weighted_rope(
+        &self,
+        x: &Self::Tensor,
+        weight: &Self::Tensor,
+        angles: &Self::Angles,
+    ) -> Result<Self::Tensor, Error>;
     /// [T, n, d] as [n, T, d], the layout of [`Backend::attention`] and of K/V caches.
     fn head_major(&self, x: &Self::Tensor) -> Result<Self::Tensor, Error>;
     /// Softmax attention with grouped heads: `q` [n, Tq, d] over the keys of all segments, which are in the order of
@@ -300,6 +306,10 @@ pub trait Backend: Send + 'static {
     fn softcap(&self, x: &Self::Tensor, cap: f32) -> Result<Self::Tensor, Error>;
     /// Index of the largest element of the last row of [T, vocabulary]; the first of equals.
     fn argmax_last(&self, x: &Self::Tensor) -> Result<u32, Error>;
+    /// Starts a new high-water mark of the device's memory; nothing where tensors live in main memory.
+    fn reset_device_peak(&self) -> Result<(), Error>;
+    /// Memory of the device since then; none where tensors live in main memory, or its driver does not tell.
+    fn device_memory(&self) -> Option<DeviceMemory>;
 }
 
 #[cfg(test)]

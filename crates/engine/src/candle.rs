@@ -1,11 +1,17 @@
-//! The [`Backend`] on candle: CPU, arithmetic in f32.
+//! The [`Backend`] on candle: CPU or CUDA, arithmetic in f32. What it fuses on the CPU is in [`portable`] for the rest.
+
+#[cfg_attr(not(feature = "cuda"), path = "candle/no_cuda.rs")]
+mod cuda;
+mod portable;
 
 use crate::backend::{Activation, Backend, Mask, Numbers, Segment, Stored};
 use crate::{Error, numeric};
 use candle_core::quantized::{GgmlDType, QStorage, QTensor};
 use candle_core::{
-    CpuStorage, CustomOp1, CustomOp2, CustomOp3, DType, Device, InplaceOp1, Layout, Shape, Tensor,
+    CpuStorage, CustomOp1, CustomOp2, CustomOp3, D, DType, Device, InplaceOp1, Layout, Shape, Tensor,
 };
+use cuda::Gpu;
+use protocol::DeviceMemory;
 use rayon::prelude::*;
 use safetensors::Dtype;
 use std::borrow::Cow;
@@ -23,16 +29,54 @@ const DENSE_EXPERTS: usize = 16;
 /// From this many rows on, expanding a quantised weight for one product of matrices beats a product for each row.
 const EXPANDED_ROWS: usize = 16;
 
-/// candle on the CPU.
+/// candle on one device.
 #[derive(Clone, Debug)]
 pub struct Candle {
     device: Device,
+    gpu: Option<Gpu>,
+    /// Whether the fused operations of the CPU are left alone.
+    portable: bool,
 }
 
 impl Candle {
     /// The CPU.
     pub fn cpu() -> Self {
-        Self { device: Device::Cpu }
+        Self { device: Device::Cpu, gpu: None, portable: false }
+    }
+
+    /// The CPU with the operations that CUDA computes with: their test where no GPU is.
+    pub fn portable() -> Self {
+        Self { portable: true, ..Self::cpu() }
+    }
+
+    /// The device. Fails where this program or this machine has none that computes.
+    pub fn open(device: protocol::Device) -> Result<Self, Error> {
+        match device {
+            protocol::Device::Cpu => Ok(Self::cpu()),
+            protocol::Device::Cuda => Self::cuda(),
+        }
+    }
+
+    /// The first NVIDIA GPU, after a small product on it has come out right: its kernels fit only one generation.
+    fn cuda() -> Result<Self, Error> {
+        let gpu = Gpu::open()?;
+        let candle = Self { device: gpu.device(), gpu: Some(gpu), portable: true };
+        candle.probe().map_err(|error| Error::Device {
+            device: "CUDA",
+            reason: format!("a small product fails on it: {error}"),
+            hint: "use a GPU of the generation that the program was built for: H100 or H200, unless CUDA_COMPUTE_CAP said otherwise",
+        })?;
+        Ok(candle)
+    }
+
+    /// Name of the GPU; none on the CPU.
+    pub fn gpu_name(&self) -> Option<String> {
+        self.gpu.as_ref().map(Gpu::name)
+    }
+
+    /// Version of the GPU's driver; none on the CPU, and where the system does not tell.
+    pub fn gpu_driver(&self) -> Option<String> {
+        self.gpu.as_ref().and_then(Gpu::driver)
     }
 
     /// Multiplies two small matrices whose product is known and gives the seconds it took.
@@ -142,15 +186,14 @@ impl Backend for Candle {
         Ok((a + b)?)
     }
 
-    fn mul(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor, Error> {
-        Ok(x.broadcast_mul(weight)?)
-    }
-
     fn scale(&self, x: &Tensor, factor: f32) -> Result<Tensor, Error> {
         Ok((x * f64::from(factor))?)
     }
 
     fn rms_norm(&self, x: &Tensor, weight: Option<&Tensor>, eps: f32) -> Result<Tensor, Error> {
+        if self.portable {
+            return portable::rms_norm(x, weight, eps);
+        }
         let (x, norm) = (x.contiguous()?, RmsNorm(eps));
         Ok(match weight {
             Some(weight) => x.apply_op2_no_bwd(weight, &norm)?,
@@ -168,19 +211,31 @@ impl Backend for Candle {
     }
 
     fn angles(&self, inverse_frequencies: &[f32], positions: Range<usize>) -> Result<Angles, Error> {
-        let shape = (positions.len(), inverse_frequencies.len());
-        let angles: Vec<f32> =
-            positions.flat_map(|p| inverse_frequencies.iter().map(move |f| p as f32 * f)).collect();
-        let table = |function: fn(f32) -> f32| {
-            let values: Vec<f32> = angles.iter().map(|angle| function(*angle)).collect();
-            Tensor::from_vec(values, shape, &self.device)
-        };
-        Ok(Angles { cos: table(f32::cos)?, sin: table(f32::sin)? })
+        let (shape, width) = ((positions.len(), inverse_frequencies.len()), inverse_frequencies.len());
+        let (mut cos, mut sin) = (vec![1f32; positions.len() * width], vec![0f32; positions.len() * width]);
+        // A bounded cache asks anew for all its positions at every token, and most pairs of full layers do not turn.
+        let rows = cos.par_chunks_mut(width).zip(sin.par_chunks_mut(width)).zip(positions);
+        rows.with_min_len(256).for_each(|((cos, sin), position)| {
+            for ((cos, sin), frequency) in cos.iter_mut().zip(sin).zip(inverse_frequencies) {
+                if *frequency != 0.0 {
+                    (*sin, *cos) = (position as f32 * frequency).sin_cos();
+                }
+            }
+        });
+        let table = |values| Tensor::from_vec(values, shape, &self.device);
+        Ok(Angles { cos: table(cos)?, sin: table(sin)? })
     }
 
     fn rope(&self, x: &Tensor, angles: &Angles) -> Result<Tensor, Error> {
-        let x = x.unsqueeze(0)?.contiguous()?;
-        Ok(candle_nn::rotary_emb::rope(&x, &angles.cos, &angles.sin)?.squeeze(0)?)
+        portable::rope(x, &angles.cos, &angles.sin)
+    }
+
+    fn weighted_rope(&self, x: &Tensor, weight: &Tensor, angles: &Angles) -> Result<Tensor, Error> {
+        if self.portable {
+            return portable::rope(&x.broadcast_mul(weight)?, &angles.cos, &angles.sin);
+        }
+        let weight = weight.to_vec1()?;
+        Ok(x.contiguous()?.apply_op3_no_bwd(&angles.cos, &angles.sin, &WeightedRope(weight))?)
     }
 
     fn head_major(&self, x: &Tensor) -> Result<Tensor, Error> {
@@ -194,6 +249,9 @@ impl Backend for Candle {
         scale: f32,
         mask: Mask,
     ) -> Result<Tensor, Error> {
+        if self.portable {
+            return portable::attention(q, keys, scale, mask);
+        }
         let (heads, queries, dim) = q.dims3()?;
         let (groups, first) = queried(keys, queries)?;
         let rows = heads / groups;
@@ -237,6 +295,9 @@ impl Backend for Candle {
     }
 
     fn gated(&self, activation: Activation, gate: &Tensor, up: &Tensor) -> Result<Tensor, Error> {
+        if self.portable {
+            return portable::gated(activation, gate, up);
+        }
         Ok(gate.contiguous()?.apply_op2_no_bwd(&up.contiguous()?, &Gated(activation))?)
     }
 
@@ -282,7 +343,18 @@ impl Backend for Candle {
     }
 
     fn argmax_last(&self, x: &Tensor) -> Result<u32, Error> {
+        if self.portable {
+            return portable::argmax_last(x);
+        }
         Ok(x.get(x.dim(0)? - 1)?.argmax(0)?.to_scalar()?)
+    }
+
+    fn reset_device_peak(&self) -> Result<(), Error> {
+        self.gpu.as_ref().map_or(Ok(()), Gpu::reset_peak)
+    }
+
+    fn device_memory(&self) -> Option<DeviceMemory> {
+        self.gpu.as_ref()?.memory()
     }
 }
 
@@ -325,11 +397,19 @@ impl Candle {
         }
     }
 
+    /// `gelu(gate) · up` of [T, n·I], each run of I times its weight in [T, n].
+    fn weighted_gelu(&self, gate: &Tensor, up: &Tensor, weights: &Tensor) -> Result<Tensor, Error> {
+        if self.portable {
+            return portable::weighted_gelu(gate, up, weights);
+        }
+        Ok(gate.apply_op3_no_bwd(up, weights, &WeightedGelu)?)
+    }
+
     /// Every expert on every row in one product; unchosen experts weigh 0.
     fn dense(&self, x: &Tensor, weights: Vec<f32>, experts: &Experts) -> Result<Tensor, Error> {
         let weights = Tensor::from_vec(weights, (x.dim(0)?, experts.factors.len()), &self.device)?;
         let (gate, up) = (product(x, &experts.gate)?, product(x, &experts.up)?);
-        let inner = gate.apply_op3_no_bwd(&up, &weights, &WeightedGelu)?;
+        let inner = self.weighted_gelu(&gate, &up, &weights)?;
         product(&inner, &experts.down)
     }
 
@@ -350,8 +430,11 @@ impl Candle {
             let part = |weight: &Tensor| weight.narrow(0, expert * inner, inner);
             let (gate, up) =
                 (product(&chosen, &part(&experts.gate)?)?, product(&chosen, &part(&experts.up)?)?);
-            let act = gate.apply_op3_no_bwd(&up, &factors, &WeightedGelu)?;
-            let result = product(&act, &experts.down.narrow(1, expert * inner, inner)?)?;
+            let act = self.weighted_gelu(&gate, &up, &factors)?;
+            let down = experts.down.narrow(1, expert * inner, inner)?;
+            // The CPU multiplies by columns where they lie.
+            let down = if self.portable { portable::operand(&down)? } else { down };
+            let result = product(&act, &down)?;
             out = out.index_add(&rows, &result, 0)?;
         }
         Ok(out)
@@ -514,6 +597,43 @@ impl CustomOp2 for RmsNorm {
         weight_layout: &Layout,
     ) -> candle_core::Result<(CpuStorage, Shape)> {
         self.rows(x, layout, Some(f32_ref(weight, weight_layout)?))
+    }
+}
+
+/// Rows of [n, T, d] times the weight, their pairs (i, i + d/2) turned by cos and sin [T, d/2].
+struct WeightedRope(Vec<f32>);
+
+impl CustomOp3 for WeightedRope {
+    fn name(&self) -> &'static str {
+        "weighted-rope"
+    }
+
+    fn cpu_fwd(
+        &self,
+        x: &CpuStorage,
+        x_layout: &Layout,
+        cos: &CpuStorage,
+        cos_layout: &Layout,
+        sin: &CpuStorage,
+        sin_layout: &Layout,
+    ) -> candle_core::Result<(CpuStorage, Shape)> {
+        let (x, cos, sin) = (f32_ref(x, x_layout)?, f32_ref(cos, cos_layout)?, f32_ref(sin, sin_layout)?);
+        let (half, dim) = (self.0.len() / 2, self.0.len());
+        let (low, high) = self.0.split_at(half);
+        let mut out = vec![0f32; x.len()];
+        let positions = cos.len() / half;
+        let rows = out.par_chunks_mut(dim).zip(x.par_chunks(dim)).enumerate();
+        rows.with_min_len(1024).for_each(|(row, (out, x))| {
+            let at = row % positions * half;
+            let (cos, sin) = (&cos[at..at + half], &sin[at..at + half]);
+            let ((a, b), (out_a, out_b)) = (x.split_at(half), out.split_at_mut(half));
+            for i in 0..half {
+                let (a, b) = (a[i] * low[i], b[i] * high[i]);
+                out_a[i] = a * cos[i] - b * sin[i];
+                out_b[i] = a * sin[i] + b * cos[i];
+            }
+        });
+        Ok((CpuStorage::F32(out), x_layout.shape().clone()))
     }
 }
 

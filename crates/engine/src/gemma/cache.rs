@@ -26,6 +26,9 @@ struct Run<T> {
     positions: Range<usize>,
 }
 
+/// Something at a run of positions.
+pub(super) type At<X> = (Range<usize>, X);
+
 /// Rows of a part that a query may see.
 pub(super) enum Held<T> {
     /// K and V, after norm and rotation.
@@ -78,7 +81,7 @@ impl<T: Clone> Cache<T> {
         b: &B,
         layer: usize,
         from: usize,
-    ) -> Result<Vec<(Range<usize>, Held<T>)>, Error> {
+    ) -> Result<Vec<At<Held<T>>>, Error> {
         let Some((_, parts)) = &self.plan.layers[layer] else { return Ok(Vec::new()) };
         let mut held = Vec::new();
         for (part, run) in parts.iter().zip(&self.layers[layer]) {

@@ -230,7 +230,7 @@ impl<B: Backend> Gemma<B> {
                 Held::Both(k, v) => Segment { positions, k, v },
                 Held::Value(v) => {
                     let angles = tables.at(kind, positions.clone())?;
-                    Segment { positions, k: b.rope(&b.mul(&v, k_norm)?, &angles)?, v }
+                    Segment { positions, k: b.weighted_rope(&v, k_norm, &angles)?, v }
                 }
                 Held::Latent(latents) => {
                     let raw = decoded(pass, i, &latents)?;

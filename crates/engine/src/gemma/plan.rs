@@ -185,14 +185,14 @@ impl Plan {
     }
 }
 
-/// Bytes of K and V of all `positions` on every layer, and of the sliding layers' last `native_window` only: what an
-/// unbounded cache and the native one hold, by formula.
+/// Bytes of K and V of all `positions` on every layer, in numbers of `width` bytes: what an unbounded cache holds, by
+/// formula.
 pub fn full_bytes(layers: &[Option<KvLayer>], positions: usize, width: usize) -> KvBytes {
     capped_bytes(layers, positions, usize::MAX, width)
 }
 
-/// Bytes of K and V of all `positions` on full-attention layers, and of the last `native_window` on sliding ones: what
-/// the native cache holds, by formula.
+/// Bytes of K and V of all `positions` on full-attention layers and of the last `native_window` on sliding ones, in
+/// numbers of `width` bytes: what the model's own cache holds, by formula.
 pub fn native_bytes(
     layers: &[Option<KvLayer>],
     positions: usize,
