@@ -172,6 +172,9 @@ pub(crate) struct SelftestArgs {
     /// Tensor library that runs the models.
     #[arg(long, value_enum, default_value_t = BackendName::Candle)]
     pub backend: BackendName,
+    /// Device that holds the tensors.
+    #[arg(long, value_enum, default_value_t = DeviceName::Cpu)]
+    pub device: DeviceName,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -207,6 +210,17 @@ pub(crate) enum BackendName {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum DeviceName {
     Cpu,
+    /// The first NVIDIA GPU; needs a program built with `cargo xtask cuda`.
+    Cuda,
+}
+
+impl From<DeviceName> for protocol::Device {
+    fn from(name: DeviceName) -> Self {
+        match name {
+            DeviceName::Cpu => Self::Cpu,
+            DeviceName::Cuda => Self::Cuda,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -322,9 +336,7 @@ impl RunArgs {
             backend: match self.backend {
                 BackendName::Candle => protocol::Backend::Candle,
             },
-            device: match self.device {
-                DeviceName::Cpu => protocol::Device::Cpu,
-            },
+            device: self.device.into(),
             arms,
             decode: match self.decode {
                 DecodeName::Incremental => Decode::Incremental,

@@ -165,8 +165,9 @@ pub(crate) fn selftest(args: &SelftestArgs) -> Outcome {
         args.golden.clone().or_else(from_environment).ok_or_else(|| {
             failed("no-goldens", "no folder of reference outputs is given", "add --golden DIR")
         })?;
+    let candle = engine::candle::Candle::open(args.device.into()).map_err(|e| e.report())?;
     let mut written = Ok(());
-    let tally = engine::selftest::run(&engine::candle::Candle::cpu(), &golden, &args.only, &mut |check| {
+    let tally = engine::selftest::run(&candle, &golden, &args.only, &mut |check| {
         if written.is_ok() {
             written = print(&format!("{check}\n"));
         }

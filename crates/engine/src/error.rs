@@ -69,6 +69,16 @@ pub enum Error {
     /// A trial that makes no sense.
     #[error("{0}")]
     Trial(String),
+    /// A device that this program, or this machine, cannot compute on.
+    #[error("{device} cannot be used: {reason}")]
+    Device {
+        /// The device.
+        device: &'static str,
+        /// What is in the way.
+        reason: String,
+        /// What to do.
+        hint: &'static str,
+    },
     /// A tensor operation failed.
     #[error("tensor operation failed: {0}")]
     Tensor(String),
@@ -105,6 +115,7 @@ impl Error {
             Self::MissingPart { .. } => ("part-missing", "add the part to pack.json, or leave the arm out"),
             Self::Tokenizer { .. } => ("tokenizer", "check the tokenizer files of the verifier folder"),
             Self::Trial(_) => ("trial-malformed", "correct the run specification"),
+            Self::Device { hint, .. } => ("device-unusable", *hint),
             Self::Tensor(_) => {
                 ("tensor", "this may be a bug of the program: please report it with the message")
             }

@@ -10,7 +10,9 @@ use crate::gemma::Gemma;
 use crate::noise::Noise;
 use crate::restoration::Projection;
 use crate::tokenizer::Tokenizer;
-use protocol::{Arm, Fidelity, LoadedPack, Pack, Stage, Trial, TrialMemory, TrialResult, WeightFile};
+use protocol::{
+    Arm, DeviceMemory, Fidelity, LoadedPack, Pack, Stage, Trial, TrialMemory, TrialResult, WeightFile,
+};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -79,6 +81,13 @@ impl<B: Backend> Engine<B> {
         progress: &mut dyn FnMut(Stage, usize),
     ) -> Result<TrialResult, Error> {
         let start = Instant::now();
+        let backend = self.models.verifier.backend();
+        backend.reset_device_peak()?;
+        let mut device = None;
+        let mut progress = |stage, tokens| {
+            device = highest(device, backend.device_memory());
+            progress(stage, tokens);
+        };
         let prompt = if trial.variant.is_chat() {
             self.tokenizer.encode_chat(&trial.prompt)?
         } else {
@@ -100,7 +109,8 @@ impl<B: Backend> Engine<B> {
             noise: Noise { seed: trial.seed, sample: trial.sample },
         };
         let encoded_s = start.elapsed().as_secs_f64();
-        let generation = self.models.generate(&prompt, &settings, cancel, progress)?;
+        let generation = self.models.generate(&prompt, &settings, cancel, &mut progress)?;
+        let device = highest(device, backend.device_memory());
         let text = self.tokenizer.decode(&generation.tokens)?;
         let mut timings = generation.timings;
         timings.first_token_s += encoded_s;
@@ -125,6 +135,7 @@ impl<B: Backend> Engine<B> {
                 kv_full_formula: generation.kv_full,
                 kv_native_formula: generation.kv_native,
                 process_peak_bytes: peak_resident_bytes(),
+                device,
             },
         })
     }
@@ -166,6 +177,13 @@ fn digest(pack: &Pack, path: &Path) -> Result<WeightFile, Error> {
         }
         _ => Ok(WeightFile { path: relative, bytes, sha256: found }),
     }
+}
+
+/// Two readings of a device's memory as one: its own high-water mark only grows, what is in use is sampled.
+fn highest(earlier: Option<DeviceMemory>, now: Option<DeviceMemory>) -> Option<DeviceMemory> {
+    let used = |reading: &DeviceMemory| reading.used_bytes;
+    let used_bytes = earlier.iter().chain(&now).map(used).max()?;
+    now.or(earlier).map(|reading| DeviceMemory { used_bytes, ..reading })
 }
 
 /// Highest resident set of this process, as Linux reports it (`VmHWM`).

@@ -146,9 +146,10 @@ impl<W: Write> Session<W> {
                 "the first request must be hello".into(),
                 "send hello first",
             )),
-            Ok((Request::Load { pack, backend: Backend::Candle, device: Device::Cpu, arms }, _)) => {
+            Ok((Request::Load { pack, backend: Backend::Candle, device, arms }, _)) => {
                 self.engine = None;
-                match Engine::load(Candle::cpu(), &pack, &arms) {
+                let engine = Candle::open(device).and_then(|candle| Engine::load(candle, &pack, &arms));
+                match engine {
                     Ok(engine) => Event::Loaded(self.engine.insert(engine).loaded.clone()),
                     Err(error) => Event::Failed(error.report()),
                 }
@@ -171,7 +172,9 @@ impl<W: Write> Session<W> {
         match Candle::cpu().probe() {
             Ok(probe_seconds) => {
                 self.greeted = true;
-                Event::Hello(hello(&self.identity, probe_seconds))
+                let mut hello = hello(&self.identity, probe_seconds);
+                hello.backends.extend(gpu());
+                Event::Hello(hello)
             }
             Err(error) => Event::Failed(error.report()),
         }
@@ -213,6 +216,7 @@ fn hello(identity: &Identity, probe_seconds: f64) -> Hello {
             device: Device::Cpu,
             version: candle::VERSION.into(),
             device_name: cpu.clone(),
+            driver: None,
             probe_seconds,
         }],
         host: Host {
@@ -223,6 +227,19 @@ fn hello(identity: &Identity, probe_seconds: f64) -> Hello {
             memory_bytes,
         },
     }
+}
+
+/// The GPU, where this program and this machine have one; a request to load onto it says why there is none.
+fn gpu() -> Option<BackendInfo> {
+    let candle = Candle::open(Device::Cuda).ok()?;
+    Some(BackendInfo {
+        backend: Backend::Candle,
+        device: Device::Cuda,
+        version: candle::VERSION.into(),
+        device_name: candle.gpu_name()?,
+        driver: candle.gpu_driver(),
+        probe_seconds: candle.probe().ok()?,
+    })
 }
 
 fn report(code: &str, message: String, hint: &str) -> ErrorReport {

@@ -18,6 +18,7 @@ fn engine(version: &str) -> EngineProbe {
         device: Device::Cpu,
         version: "0.11".into(),
         device_name: "a processor".into(),
+        driver: None,
         probe_seconds: 0.001,
     };
     let host = Host {

@@ -10,9 +10,9 @@ mod spec;
 
 pub use arm::{Alpha, Arm, ArmError, Restore};
 pub use message::{
-    BackendInfo, ErrorReport, Event, Fidelity, Hello, Host, KvBytes, LayerCounter, LayerError, LayerGeometry,
-    LayerKind, LoadedPack, Request, RestorationCounters, Stage, StageTimings, Stop, Trial, TrialMemory,
-    TrialResult, WeightFile,
+    BackendInfo, DeviceMemory, ErrorReport, Event, Fidelity, Hello, Host, KvBytes, LayerCounter, LayerError,
+    LayerGeometry, LayerKind, LoadedPack, Request, RestorationCounters, Stage, StageTimings, Stop, Trial,
+    TrialMemory, TrialResult, WeightFile,
 };
 pub use pack::{DrafterEmbeddingScale, Pack, PackError, PackManifest, ValueRule};
 pub use spec::{Backend, Decode, Device, RunSpec, SpecError};

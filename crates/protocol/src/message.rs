@@ -122,6 +122,8 @@ pub struct BackendInfo {
     pub version: String,
     /// Name of the device.
     pub device_name: String,
+    /// Version of the device's driver; null where it has none or does not tell.
+    pub driver: Option<String>,
     /// Seconds that a small matrix product took whose result was checked.
     pub probe_seconds: f64,
 }
@@ -370,8 +372,23 @@ pub struct TrialMemory {
     pub kv_full_formula: KvBytes,
     /// The model's own cache, whose sliding layers keep their window, by formula, at the same length.
     pub kv_native_formula: KvBytes,
-    /// Highest resident set of the engine process since it started, bytes, as the operating system reports it.
+    /// Highest resident set of the engine process since it started, bytes, as the operating system reports it; on systems
+    /// that report no peak, the resident set when the trial ended.
     pub process_peak_bytes: Option<u64>,
+    /// Memory of the device; null where the tensors live in main memory.
+    pub device: Option<DeviceMemory>,
+}
+
+/// Memory of a device that has its own, over one trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct DeviceMemory {
+    /// High-water mark of what this process's allocator had given out since the trial began, weights included, bytes;
+    /// null where the allocator keeps none.
+    pub allocator_peak_bytes: Option<u64>,
+    /// Highest sample of the memory in use on the whole device, other processes included, bytes.
+    pub used_bytes: u64,
+    /// All memory of the device, bytes.
+    pub total_bytes: u64,
 }
 
 /// An error with what to do about it.

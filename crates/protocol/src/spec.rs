@@ -22,6 +22,8 @@ pub enum Device {
     /// Main memory.
     #[default]
     Cpu,
+    /// The first NVIDIA GPU.
+    Cuda,
 }
 
 /// How tokens are generated.

@@ -6,8 +6,8 @@
 use evidence::{MemoryKind, dataset_digest};
 use niah::{Dataset, PromptVariant, Rung, Sample, Score, evicted};
 use protocol::{
-    Arm, Decode, Device, Fidelity, Hello, LayerCounter, LayerGeometry, LayerKind, LoadedPack, Restore,
-    RunSpec, TrialMemory, TrialResult,
+    Arm, BackendInfo, Decode, Device, DeviceMemory, Fidelity, Hello, LayerCounter, LayerGeometry, LayerKind,
+    LoadedPack, Restore, RunSpec, TrialMemory, TrialResult,
 };
 use serde_json::{Map, Value, json};
 
@@ -250,19 +250,42 @@ fn memory(facts: &RunFacts, results: &RungResults) -> Value {
 
 /// The reference's counters (null where this device has none), and our figures with their kinds.
 fn arm_memory(facts: &RunFacts, trials: &[TrialResult]) -> Value {
-    let host = &facts.hello.host;
     let memories = trials.iter().map(|trial| &trial.memory);
     let largest = memories.max_by_key(|memory| memory.kv_full_formula.total());
-    let figures = largest.map_or(Vec::new(), kv_figures);
+    let mut figures = largest.map_or(Vec::new(), kv_figures);
+    figures.extend(device_figures(trials));
+    let total_bytes = match facts.spec.device {
+        Device::Cpu => Some(facts.hello.host.memory_bytes),
+        Device::Cuda => device_memory(trials).map(|memory| memory.total_bytes).max(),
+    };
     json!({
         "device_kind": facts.spec.device,
-        "device_name": match facts.spec.device { Device::Cpu => &host.cpu },
-        "device_total_bytes": host.memory_bytes,
+        "device_name": backend(facts).map(|info| info.device_name.as_str()),
+        "device_total_bytes": total_bytes,
         "current_allocated_bytes": null,
         "peak_allocated_bytes": null,
         "peak_reserved_bytes": null,
         "figures": figures,
     })
+}
+
+fn device_memory(trials: &[TrialResult]) -> impl Iterator<Item = DeviceMemory> {
+    trials.iter().filter_map(|trial| trial.memory.device)
+}
+
+fn allocator_peak(trials: &[TrialResult]) -> Option<u64> {
+    device_memory(trials).filter_map(|memory| memory.allocator_peak_bytes).max()
+}
+
+/// The highest of all samples; none where the tensors lie in main memory.
+fn device_figures(trials: &[TrialResult]) -> Vec<Value> {
+    let used = device_memory(trials).map(|memory| memory.used_bytes).max();
+    let figures = [
+        ("CUDA pool high-water mark, weights included", MemoryKind::AllocatorPeak, allocator_peak(trials)),
+        ("device memory in use by all processes, highest sample", MemoryKind::DeviceSampled, used),
+    ];
+    let figure = |(label, kind, bytes)| Some(json!({ "label": label, "kind": kind, "bytes": bytes? }));
+    figures.into_iter().filter_map(figure).collect()
 }
 
 /// K/V of one sample: the first figure of each kind is the whole.
@@ -310,7 +333,10 @@ fn gate(facts: &RunFacts, results: &RungResults) -> Value {
     let tested = facts.spec.system_under_test();
     let (cross, oracle) = (tested.and_then(hits), hits(Arm::Oracle));
     let lost = cross.zip(oracle).map(|(cross, oracle)| cross.abs_diff(oracle));
-    let peak = results.arms.iter().filter_map(|(_, trials)| process_peak(trials)).max();
+    let peak = match facts.spec.device {
+        Device::Cpu => results.arms.iter().filter_map(|(_, trials)| process_peak(trials)).max(),
+        Device::Cuda => results.arms.iter().filter_map(|(_, trials)| allocator_peak(trials)).max(),
+    };
     json!({
         "architectural_correctness": tested.and_then(|arm| architecture(facts.spec, results, arm)),
         "recall_cross_model": cross.map(|hits| hits as f64 / n as f64),
@@ -509,10 +535,15 @@ fn throughput(facts: &RunFacts, results: &RungResults) -> Value {
     Value::Object(block)
 }
 
+/// What the engine says of the library and the device that the run asked for.
+fn backend<'a>(facts: &RunFacts<'a>) -> Option<&'a BackendInfo> {
+    let asked = |info: &&BackendInfo| info.backend == facts.spec.backend && info.device == facts.spec.device;
+    facts.hello.backends.iter().find(asked)
+}
+
 pub(crate) fn provenance(facts: &RunFacts, results: &RungResults) -> Value {
     let (spec, hello, pack) = (facts.spec, facts.hello, facts.pack);
-    let backend =
-        hello.backends.iter().find(|info| info.backend == spec.backend && info.device == spec.device);
+    let backend = backend(facts);
     json!({
         "program": "kakeya-gate",
         "program_version": hello.version,
@@ -539,6 +570,7 @@ pub(crate) fn provenance(facts: &RunFacts, results: &RungResults) -> Value {
         "backend_version": backend.map(|info| info.version.as_str()),
         "device": spec.device,
         "device_name": backend.map(|info| info.device_name.as_str()),
+        "device_driver": backend.and_then(|info| info.driver.as_deref()),
         "started": facts.started,
         "ended": facts.ended,
     })
@@ -547,9 +579,7 @@ pub(crate) fn provenance(facts: &RunFacts, results: &RungResults) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use protocol::{
-        Backend, BackendInfo, Host, KvBytes, LayerError, RestorationCounters, StageTimings, Stop,
-    };
+    use protocol::{Backend, Host, KvBytes, LayerError, RestorationCounters, StageTimings, Stop};
 
     const LAYERS: usize = 3;
 
@@ -570,6 +600,7 @@ mod tests {
             device: Device::Cpu,
             version: "1".into(),
             device_name: "a chip".into(),
+            driver: None,
             probe_seconds: 0.001,
         };
         Hello { protocol: 1, version: "0".into(), commit: None, dirty: false, backends: vec![device], host }
@@ -651,6 +682,7 @@ mod tests {
                 kv_full_formula: kv(2000),
                 kv_native_formula: kv(1500),
                 process_peak_bytes: Some(1 << 20),
+                device: None,
             },
         }
     }
@@ -675,6 +707,47 @@ mod tests {
 
     fn arms(words: &[&str]) -> Vec<Arm> {
         words.iter().map(|word| word.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn memory_of_a_gpu_is_told_by_kind_and_judged_instead_of_the_process() {
+        let spec = RunSpec { device: Device::Cuda, ..spec(Decode::Incremental, 4, 64) };
+        let mut hello = hello("Linux");
+        let chip = hello.backends[0].clone();
+        let gpu = BackendInfo {
+            device: Device::Cuda,
+            device_name: "a GPU".into(),
+            driver: Some("580.1".into()),
+            ..chip
+        };
+        hello.backends.push(gpu);
+        let with = |peak: Option<u64>| {
+            let results = results(&spec, |arm, sample| {
+                let mut trial = trial(arm, &sample.answer, 32);
+                let used_bytes = (30 << 30) + sample.index as u64;
+                let total_bytes = 40 << 30;
+                trial.memory.device =
+                    Some(DeviceMemory { allocator_peak_bytes: peak, used_bytes, total_bytes });
+                trial
+            });
+            document(&facts(&spec, &hello, &pack()), &results)
+        };
+        let told = |peak: Option<u64>| with(peak)["gate"]["memory_under_24gb"].clone();
+        assert_eq!(
+            [Some(23 << 30), Some(25 << 30), None].map(told),
+            [json!(true), json!(false), Value::Null]
+        );
+        let document = with(Some(5));
+        let arm = &document["memory"]["oracle"];
+        assert_eq!(arm["device_name"], "a GPU");
+        assert_eq!(arm["device_total_bytes"], 40_u64 << 30);
+        let figure = |kind: &str| {
+            let figures = arm["figures"].as_array().unwrap();
+            figures.iter().find(|figure| figure["kind"] == kind).unwrap()["bytes"].clone()
+        };
+        assert_eq!(figure("allocator-peak"), 5);
+        assert_eq!(figure("device-sampled"), (30_u64 << 30) + 1);
+        assert_eq!(document["provenance"]["device_driver"], "580.1");
     }
 
     #[test]
