@@ -70,8 +70,9 @@ fn compare(models: &Models<Candle>, ids: &[u32], arm: Arm, sink: usize, window: 
     settings.decode = Decode::Bounded;
     let bounded = steps(models, ids, &settings, fed);
     let case = format!("{arm}, {} positions, sink {sink}, window {window}", ids.len());
-    assert_eq!(incremental[0], again[0], "{case}");
-    assert_eq!(bounded[0], again[0], "{case}");
+    for first in [&incremental[0], &bounded[0]] {
+        assert!(difference(first, &again[0]) <= ROUNDING, "{case}: first token");
+    }
     let mut worst = 0f32;
     for (step, (a, b)) in bounded.iter().zip(&incremental).enumerate() {
         let apart = difference(a, b);
