@@ -76,6 +76,15 @@ fn an_f_theta_for_another_verifier() {
     insta::assert_snapshot!(refused(folder.path(), &pack, &[]));
 }
 
+#[cfg(not(feature = "cuda"))]
+#[test]
+fn a_gpu_for_a_program_that_was_built_without() {
+    let folder = tempfile::tempdir().unwrap();
+    insta::assert_snapshot!(refused(folder.path(), demo_pack().to_str().unwrap(), &["--device", "cuda"]));
+    let (code, said) = fail(&["selftest", "--golden", "nowhere", "--device", "cuda"]);
+    assert!(code == 2 && said.contains("built without it") && said.contains("--device cpu"), "{said}");
+}
+
 #[test]
 fn numbers_that_make_no_run() {
     let folder = tempfile::tempdir().unwrap();

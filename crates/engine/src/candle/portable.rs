@@ -211,6 +211,11 @@ mod tests {
                 let angles = candle.angles(&frequencies, 9..20).unwrap();
                 candle.rope(&wave(candle, &[3, 11, width], 0.7), &angles).unwrap()
             });
+            same("weighted RoPE", |candle| {
+                let angles = candle.angles(&vec![0.3; width / 2], 9..20).unwrap();
+                let weight = wave(candle, &[width], 0.3);
+                candle.weighted_rope(&wave(candle, &[3, 11, width], 0.7), &weight, &angles).unwrap()
+            });
             for activation in [Activation::GeluTanh, Activation::Silu] {
                 same("gate", |candle| {
                     let (gate, up) = (wave(candle, &[9, width], 0.7), wave(candle, &[9, width], 1.9));
