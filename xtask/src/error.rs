@@ -39,6 +39,14 @@ pub(crate) enum Error {
         /// The system's own answer.
         source: std::io::Error,
     },
+    /// A program that was built and does not do what it is for.
+    #[error("{program} does not run the demo pack: {said}")]
+    TryOut {
+        /// The program.
+        program: String,
+        /// What it wrote to standard error.
+        said: String,
+    },
     /// A measurement that cannot be read.
     #[error("not a measurement: {0:?}")]
     Measurement(String),

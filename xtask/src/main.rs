@@ -1,6 +1,7 @@
 //! `cargo xtask …`: sets the machine up, shows the program, tests everything, measures.
 
 mod bench;
+mod cuda;
 mod demo;
 mod error;
 mod place;
@@ -39,6 +40,12 @@ enum Command {
     },
     /// Check everything that continuous integration checks.
     Test,
+    /// Build the program for NVIDIA GPUs on a machine without one.
+    Cuda {
+        /// Only lint what is built with CUDA; needs no CUDA compiler.
+        #[arg(long)]
+        check: bool,
+    },
     /// Measure how fast it is on this machine.
     Bench {
         /// What to measure.
@@ -57,6 +64,8 @@ fn main() -> ExitCode {
         Command::Setup { tests } => setup::everything(tests),
         Command::Demo { headless } => demo::main_job(headless),
         Command::Test => test::everything(),
+        Command::Cuda { check: true } => cuda::check(),
+        Command::Cuda { check: false } => cuda::build(),
         Command::Bench { subject: Subject::Audit } => bench::audit(),
     };
     match outcome {

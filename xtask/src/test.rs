@@ -1,5 +1,6 @@
 //! Everything that must hold before a change is merged.
 
+use crate::cuda;
 use crate::error::Error;
 use crate::place;
 use crate::process::{ask, command, installed, run, run_tests};
@@ -14,13 +15,14 @@ const CARGO_DENY: &str = "0.20.2";
 type Work = fn(&mut Tally) -> Result<(), Error>;
 
 /// The steps, in order: what later ones need comes first, what fails soonest comes early.
-const STEPS: [(&str, Work); 12] = [
+const STEPS: [(&str, Work); 13] = [
     ("format", |_| cargo(&["fmt", "--all", "--check"])),
     ("window: lint", |_| npm("lint")),
     ("window: types", |_| npm("check")),
     ("window: tests", |tally| run_tests(&mut command("npm", &["--prefix", "ui", "run", "test"]), tally)),
     ("window: build", |_| npm("build")),
     ("lint", |_| cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])),
+    ("lint with CUDA", |_| cuda::check()),
     ("documentation", |_| documentation()),
     ("dependencies", |_| dependencies()),
     ("known vulnerabilities", |_| advisories()),
