@@ -11,6 +11,9 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+/// From this many positions on, leaving them out saves more than cutting the pass in two costs.
+const WORTH_CUTTING: usize = 128;
+
 impl<B: Backend> Gemma<B> {
     /// Raw embedding rows times `scale`: [T, hidden].
     pub fn embed(&self, ids: &[u32], scale: f32) -> Result<B::Tensor, Error> {
@@ -65,8 +68,10 @@ impl<B: Backend> Gemma<B> {
             matches!(layer.kv, KvSource::Shared(_)) || matches!(fill, Some(Fill::Rows(..) | Fill::Latent))
         };
         let everywhere = self.layers.iter().zip(&injection.layers).all(filled);
-        let inside = pass.cache.positions() == 0 && injection.positions.end < len;
-        if everywhere && inside && pass.rows == Rows::Last { injection.positions.clone() } else { 0..0 }
+        let positions = &injection.positions;
+        let inside = pass.cache.positions() == 0 && positions.end < len;
+        let worth_it = positions.len() >= WORTH_CUTTING && pass.rows == Rows::Last;
+        if everywhere && inside && worth_it { positions.clone() } else { 0..0 }
     }
 
     /// Puts what is injected at `positions` into the cache, in place of a pass over them.
