@@ -8,7 +8,7 @@ use crate::backend::{Activation, Backend, Mask, Numbers, Segment, Stored};
 use crate::{Error, numeric};
 use candle_core::quantized::{GgmlDType, QStorage, QTensor};
 use candle_core::{
-    CpuStorage, CustomOp1, CustomOp2, CustomOp3, D, DType, Device, InplaceOp1, Layout, Shape, Tensor,
+    CpuStorage, CustomOp1, CustomOp2, CustomOp3, DType, Device, InplaceOp1, Layout, Shape, Tensor,
 };
 use cuda::Gpu;
 use protocol::DeviceMemory;
@@ -108,7 +108,7 @@ pub enum Weight {
     /// Plain f32.
     Dense(Tensor),
     /// Blocks of a GGUF file, as they are.
-    Blocks(QTensor),
+    Blocks(Box<QTensor>),
 }
 
 /// Experts laid out for one product over all of them: gate and up [E·I, H], down [H, E·I].
@@ -138,7 +138,9 @@ impl Backend for Candle {
 
     fn weight(&self, stored: Stored) -> Result<Weight, Error> {
         match stored {
-            Stored::Blocks { shape, format, bytes } => Ok(Weight::Blocks(self.blocks(shape, format, bytes)?)),
+            Stored::Blocks { shape, format, bytes } => {
+                Ok(Weight::Blocks(Box::new(self.blocks(shape, format, bytes)?)))
+            }
             plain => Ok(Weight::Dense(self.expand(plain)?)),
         }
     }
@@ -176,7 +178,7 @@ impl Backend for Candle {
         match weight {
             Weight::Dense(weight) => product(x, weight),
             Weight::Blocks(weight) if x.dim(0)? < EXPANDED_ROWS => {
-                Ok(x.contiguous()?.apply_op1_no_bwd(weight)?)
+                Ok(x.contiguous()?.apply_op1_no_bwd(weight.as_ref())?)
             }
             Weight::Blocks(weight) => product(x, &weight.dequantize(&self.device)?),
         }
