@@ -100,8 +100,6 @@ impl<B: Backend> Gemma<B> {
         chunk: usize,
         cancel: &AtomicBool,
     ) -> Result<Vec<Option<RawKv<B::Tensor>>>, Error> {
-        // Later ids change nothing at the positions that are asked for.
-        let ids = &ids[..positions.end.min(ids.len())];
         let mut capture =
             Capture { wanted, positions, layers: self.layers.iter().map(|_| Vec::new()).collect() };
         let sequence = Sequence { prompt: ids.len(), evicted: 0..0, native_window: self.window };
