@@ -5,7 +5,7 @@ use crate::config::Config;
 use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::{Content, Value};
 use serde_json::json;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
 use std::ops::Range;
@@ -168,7 +168,7 @@ impl Gguf {
             return Err(self.no_tokenizer(reason));
         }
         let pieces = self.strings("tokenizer.ggml.tokens")?;
-        let ids: HashMap<&str, u32> = pieces.iter().zip(0..).map(|(piece, id)| (*piece, id)).collect();
+        let ids: BTreeMap<&str, u32> = pieces.iter().zip(0..).map(|(piece, id)| (*piece, id)).collect();
         let unknown = self.piece("tokenizer.ggml.unknown_token_id", &pieces)?;
         let model = BPE::builder()
             .vocab_and_merges(
@@ -207,7 +207,7 @@ impl Gguf {
     }
 
     /// Every pair of pieces that form a piece, the best first.
-    fn merges(&self, pieces: &[&str], ids: &HashMap<&str, u32>) -> Result<Vec<(String, String)>, Error> {
+    fn merges(&self, pieces: &[&str], ids: &BTreeMap<&str, u32>) -> Result<Vec<(String, String)>, Error> {
         let scores = self.array("tokenizer.ggml.scores")?;
         let mut merges = Vec::new();
         for (piece, score) in pieces.iter().zip(scores) {

@@ -10,10 +10,10 @@ use engine::selftest::{Check, Tally, run};
 use std::path::Path;
 use support::reference;
 
-fn told(folder: &Path, only: &[&str]) -> (Result<Tally, engine::Error>, Vec<Check>) {
+fn told(candle: &Candle, folder: &Path, only: &[&str]) -> (Result<Tally, engine::Error>, Vec<Check>) {
     let only: Vec<String> = only.iter().map(|part| (*part).to_owned()).collect();
     let mut checks = Vec::new();
-    let tally = run(&Candle::cpu(), folder, &only, &mut |check| {
+    let tally = run(candle, folder, &only, &mut |check| {
         println!("{check}");
         checks.push(check.clone());
     });
@@ -23,7 +23,7 @@ fn told(folder: &Path, only: &[&str]) -> (Result<Tally, engine::Error>, Vec<Chec
 #[test]
 fn every_reference_output_is_reproduced() {
     let Some(root) = reference() else { return };
-    let (tally, checks) = told(&root.join("golden"), &[]);
+    let (tally, checks) = told(&Candle::cpu(), &root.join("golden"), &[]);
     let tally = tally.unwrap();
     let failed: Vec<String> =
         checks.iter().filter(|c| c.outcome.holds() == Some(false)).map(ToString::to_string).collect();
@@ -32,5 +32,19 @@ fn every_reference_output_is_reproduced() {
     for run in ["torch_moe_f32", "mlx_moe_f32", "mlx_moe_q4_f32", "torch_gemma3_f32", "torch_kvshared_f32"] {
         let held = checks.iter().filter(|c| c.case.starts_with(run) && c.outcome.holds() == Some(true));
         assert!(held.count() >= 8, "{run}");
+    }
+}
+
+/// The whole models by the operations that CUDA computes with: on the CPU, and on a GPU where this build and machine have one.
+#[test]
+fn the_operations_of_cuda_reproduce_them_too() {
+    let Some(root) = reference() else { return };
+    for candle in std::iter::once(Candle::portable()).chain(Candle::open(protocol::Device::Cuda)) {
+        let only = ["torch_moe_f32", "mlx_moe_q4_f32", "torch_gemma3_f32", "torch_kvshared_f32"];
+        let (tally, checks) = told(&candle, &root.join("golden"), &only);
+        let failed: Vec<String> =
+            checks.iter().filter(|c| c.outcome.holds() == Some(false)).map(ToString::to_string).collect();
+        assert!(failed.is_empty(), "{failed:#?}");
+        assert!(tally.unwrap().good >= 32, "{checks:#?}");
     }
 }
