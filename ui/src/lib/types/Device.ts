@@ -3,4 +3,4 @@
 /**
  * Where the tensors live.
  */
-export type Device = "cpu";
+export type Device = "cpu" | "cuda";
