@@ -1,12 +1,44 @@
 //! How fast it is: figures of one run, side by side.
 
 use crate::error::Error;
-use crate::process::{command, run_and_read};
+use crate::place;
+use crate::process::{command, run, run_and_read};
 use std::path::{Path, PathBuf};
 
 /// Synthetic files of the second half.
 const SYNTHETIC: &str = "10000";
 const ALL_CORES: &str = "0";
+
+/// What the PyTorch program is run with.
+const PYTORCH: [&str; 3] = ["torch==2.15.0", "transformers==5.24.0", "safetensors==0.8.0"];
+/// Threads of each program that answers prompts.
+const THREADS: &str = "2";
+
+/// Seconds a sample on the demo pack, beside PyTorch in the same run.
+pub(crate) fn engine(samples: usize) -> Result<(), Error> {
+    run(&mut command("cargo", &["build", "--package", "cli"]))?;
+    let pack = place::root().join("assets/demo-pack");
+    let mut speed = command("cargo", &["run", "--quiet", "--package", "engine", "--example", "speed", "--"]);
+    speed.arg(place::built("kakeya-gate")?).arg(&pack).arg(samples.to_string()).arg(THREADS);
+    match pytorch() {
+        Ok(python) => {
+            speed.arg(python).arg(place::root().join("benches/pytorch_niah.py")).arg(pack).arg(THREADS);
+        }
+        Err(error) => println!("PyTorch not measured, since it cannot be installed: {error}"),
+    }
+    run(&mut speed)
+}
+
+/// A Python with PyTorch, installed into the cache folder the first time.
+fn pytorch() -> Result<PathBuf, Error> {
+    let folder = place::cache().join("pytorch");
+    let python = folder.join("bin/python");
+    if !python.is_file() {
+        run(command("python3", &["-m", "venv"]).arg(&folder))?;
+    }
+    run(command(&python, &["-m", "pip", "install", "--quiet"]).args(PYTORCH))?;
+    Ok(python)
+}
 
 /// One measurement, as `audit_speed` prints it.
 struct Measured {

@@ -50,6 +50,9 @@ enum Command {
     Bench {
         /// What to measure.
         subject: Subject,
+        /// Samples that the engine answers.
+        #[arg(short = 'n', default_value_t = 20)]
+        samples: usize,
     },
 }
 
@@ -57,6 +60,8 @@ enum Command {
 enum Subject {
     /// Reading, auditing and comparing evidence.
     Audit,
+    /// Answering prompts on the demo pack, beside PyTorch.
+    Engine,
 }
 
 fn main() -> ExitCode {
@@ -66,7 +71,8 @@ fn main() -> ExitCode {
         Command::Test => test::everything(),
         Command::Cuda { check: true } => cuda::check(),
         Command::Cuda { check: false } => cuda::build(),
-        Command::Bench { subject: Subject::Audit } => bench::audit(),
+        Command::Bench { subject: Subject::Audit, .. } => bench::audit(),
+        Command::Bench { subject: Subject::Engine, samples } => bench::engine(samples),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

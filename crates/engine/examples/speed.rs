@@ -1,0 +1,220 @@
+//! Seconds a sample on a pack, for `cargo xtask bench engine`:
+//!
+//! `speed GATE PACK SAMPLES THREADS [PROGRAM WORDS…]` asks the engine process of `GATE` and, if given, a program that
+//! answers as `benches/pytorch_niah.py` does, in turn, so that whatever else the machine is doing falls on both.
+#![expect(clippy::unwrap_used, reason = "a measurement that fails is none")]
+
+use niah::{PromptVariant, Rung, Sample, Score};
+use protocol::{Arm, Backend, Decode, Device, Event, Request, Restore, Stage, Trial};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Instant;
+
+const RUNG: Rung = Rung(70);
+const SEED: i64 = 42;
+const ARMS: [Arm; 2] = [Arm::Oracle, Arm::Restored(Restore::S5)];
+/// How often a process is started for the time to its first token.
+const STARTS: usize = 7;
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [gate, pack, samples, threads, other @ ..] = &words[..] else {
+        panic!("speed GATE PACK SAMPLES THREADS [PROGRAM WORDS…]")
+    };
+    let (gate, pack) = (Path::new(gate), Path::new(pack));
+    let samples: Vec<Sample> = RUNG.dataset(SEED, samples.parse().unwrap()).samples().unwrap().collect();
+    for arm in ARMS {
+        let starts = (0..STARTS).map(|_| first_token(gate, pack, threads, arm, &samples[0]));
+        println!("{}", Spread::of(starts.collect()).line("process start to first token", arm, ""));
+    }
+    let mut ours = Engine::start(gate, threads);
+    ours.load(pack);
+    let mut theirs = match other {
+        [] => None,
+        [program, words @ ..] => Some(Process::start(Command::new(program).args(words))),
+    };
+    for arm in ARMS {
+        // The first answers of a process pay for pages and caches.
+        ours.seconds(arm, Decode::Incremental, &samples[0]);
+        theirs.as_mut().map(|theirs| theirs.answer(arm, Decode::Incremental, &samples[0]));
+        compare(&mut ours, theirs.as_mut(), arm, &samples);
+    }
+}
+
+/// Both programs and all loops, sample by sample in turn.
+fn compare(ours: &mut Engine, mut theirs: Option<&mut Process>, arm: Arm, samples: &[Sample]) {
+    let (mut engine, mut pytorch) = ([const { Vec::new() }; 3], [const { Vec::new() }; 2]);
+    let loops = [Decode::Incremental, Decode::Reforward, Decode::Bounded];
+    for sample in samples {
+        for (decode, seconds) in loops.into_iter().zip(&mut engine) {
+            seconds.push(ours.seconds(arm, decode, sample));
+        }
+        if let Some(theirs) = theirs.as_mut() {
+            for (decode, seconds) in loops.into_iter().zip(&mut pytorch) {
+                seconds.push(theirs.answer(arm, decode, sample));
+            }
+        }
+    }
+    let engine = engine.map(Spread::of);
+    for (spread, name) in engine.iter().zip(["incremental", "reforward", "bounded"]) {
+        println!("{}", spread.line("engine", arm, name));
+    }
+    if theirs.is_none() {
+        return;
+    }
+    let pytorch = pytorch.map(Spread::of);
+    for (spread, name) in pytorch.iter().zip(["incremental", "reforward"]) {
+        let ratio = spread.median / engine[0].median;
+        println!("{}  {ratio:.1}× the engine's incremental", spread.line("PyTorch", arm, name));
+    }
+    println!("{:<30} {:.1}×", "  reforward against reforward", pytorch[1].median / engine[1].median);
+}
+
+/// Seconds of several runs.
+struct Spread {
+    median: f64,
+    least: f64,
+    most: f64,
+}
+
+impl Spread {
+    fn of(mut seconds: Vec<f64>) -> Self {
+        seconds.sort_by(f64::total_cmp);
+        Self { median: seconds[seconds.len() / 2], least: seconds[0], most: seconds[seconds.len() - 1] }
+    }
+
+    fn line(&self, what: &str, arm: Arm, decode: &str) -> String {
+        let Self { median, least, most } = self;
+        format!("{what:<30} {:<12} {decode:<12} {median:>7.3} s  ({least:.3}–{most:.3})", arm.to_string())
+    }
+}
+
+/// Seconds from the start of a process to its first token.
+fn first_token(gate: &Path, pack: &Path, threads: &str, arm: Arm, sample: &Sample) -> f64 {
+    let start = Instant::now();
+    let mut engine = Engine::start(gate, threads);
+    engine.load(pack);
+    engine.process.send(&trial(arm, Decode::Incremental, sample));
+    engine.wait(|event| matches!(event, Event::Progress { stage: Stage::Decode, .. }));
+    start.elapsed().as_secs_f64()
+}
+
+fn trial(arm: Arm, decode: Decode, sample: &Sample) -> Request {
+    Request::Trial(Trial {
+        id: arm.to_string(),
+        arm,
+        prompt: sample.prompt(),
+        variant: PromptVariant::Legacy,
+        decode,
+        sink: 4,
+        window: 64,
+        max_new_tokens: 24,
+        prefill_chunk: 512,
+        seed: SEED,
+        sample: 0,
+        answer: None,
+    })
+}
+
+/// `kakeya-gate engine`.
+struct Engine {
+    process: Process,
+}
+
+impl Engine {
+    fn start(gate: &Path, threads: &str) -> Self {
+        let process = Process::start(Command::new(gate).arg("engine").env("RAYON_NUM_THREADS", threads));
+        let mut engine = Self { process };
+        engine.process.send(&Request::Hello { protocol: protocol::VERSION });
+        engine.wait(|event| matches!(event, Event::Hello(_)));
+        engine
+    }
+
+    fn load(&mut self, pack: &Path) {
+        let (pack, arms) = (pack.to_owned(), ARMS.to_vec());
+        self.process.send(&Request::Load { pack, backend: Backend::Candle, device: Device::Cpu, arms });
+        self.wait(|event| matches!(event, Event::Loaded(_)));
+    }
+
+    fn seconds(&mut self, arm: Arm, decode: Decode, sample: &Sample) -> f64 {
+        self.process.send(&trial(arm, decode, sample));
+        match self.wait(|event| matches!(event, Event::Done(_))) {
+            Event::Done(result) => {
+                recalled(&result.text, sample);
+                result.timings.e2e_s
+            }
+            _ => unreachable!(),
+        }
+    }
+
+    fn wait(&mut self, wanted: impl Fn(&Event) -> bool) -> Event {
+        loop {
+            match self.process.receive() {
+                event if wanted(&event) => return event,
+                Event::Failed(report) => panic!("{report:?}"),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A speed that gives wrong answers is none.
+fn recalled(text: &str, sample: &Sample) {
+    assert!(Score::of(text, &sample.answer).strict, "{text:?} is not {}", sample.answer);
+}
+
+/// A process that is asked and answers line by line.
+struct Process {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+#[derive(Serialize)]
+struct Question {
+    arm: Arm,
+    decode: Decode,
+    prompt: String,
+}
+
+#[derive(serde::Deserialize)]
+struct Answer {
+    seconds: f64,
+    text: String,
+}
+
+impl Process {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (to, from) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        Self { child, to, from }
+    }
+
+    fn send(&mut self, message: &impl Serialize) {
+        writeln!(self.to, "{}", serde_json::to_string(message).unwrap()).unwrap();
+        self.to.flush().unwrap();
+    }
+
+    fn receive<T: DeserializeOwned>(&mut self) -> T {
+        let mut line = String::new();
+        self.from.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+
+    fn answer(&mut self, arm: Arm, decode: Decode, sample: &Sample) -> f64 {
+        self.send(&Question { arm, decode, prompt: sample.prompt() });
+        let answer: Answer = self.receive();
+        recalled(&answer.text, sample);
+        answer.seconds
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
