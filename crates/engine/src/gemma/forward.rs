@@ -61,17 +61,20 @@ impl<B: Backend> Gemma<B> {
     }
 
     /// Those of the first `len` positions that need no pass: every layer's K/V of them are injected, which is all that
-    /// others see of them, and their own logits are not wanted.
+    /// others see of them, and their own logits are not wanted. Where all of them are the verifier's own, the whole pass
+    /// stays: an identity run is a proof, and products of another shape round otherwise.
     fn replaced(&self, len: usize, pass: &Pass<'_, B::Tensor>) -> Range<usize> {
         let Some(injection) = pass.injection else { return 0..0 };
         let filled = |(layer, fill): (&Layer<B>, &Option<Fill<B::Tensor>>)| {
             matches!(layer.kv, KvSource::Shared(_)) || matches!(fill, Some(Fill::Rows(..) | Fill::Latent))
         };
         let everywhere = self.layers.iter().zip(&injection.layers).all(filled);
+        let own = |fill: &Fill<B::Tensor>| matches!(fill, Fill::Rows(Source::Capture, _));
+        let identity = injection.layers.iter().flatten().all(own);
         let positions = &injection.positions;
         let inside = pass.cache.positions() == 0 && positions.end < len;
         let worth_it = positions.len() >= WORTH_CUTTING && pass.rows == Rows::Last;
-        if everywhere && inside && worth_it { positions.clone() } else { 0..0 }
+        if everywhere && !identity && inside && worth_it { positions.clone() } else { 0..0 }
     }
 
     /// Puts what is injected at `positions` into the cache, in place of a pass over them.
