@@ -1,7 +1,6 @@
 //! The self-test on the reference outputs, and that it does find a fault.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::disallowed_methods, reason = "fixtures of a test need not survive a power cut")]
 
 mod support;
 
