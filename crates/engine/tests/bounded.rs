@@ -199,13 +199,13 @@ fn bytes_counted_are_bytes_forecast() {
             let settings = Settings { decode, ..settings(arm, 4, 64) };
             let mut counters = models.counters();
             let (_, mut cache) = models.forward(&ids, &settings, Rows::Last, &mut counters, &NEVER).unwrap();
-            for generated in 0..80 {
+            for (generated, token) in ids.iter().take(80).enumerate() {
                 assert_eq!(
                     cache.bytes(b),
                     cache.plan().bytes(generated, rank, 4),
                     "{arm} {decode:?} after {generated} tokens"
                 );
-                models.step(ids[generated], &settings, &mut cache, &NEVER).unwrap();
+                models.step(*token, &settings, &mut cache, &NEVER).unwrap();
             }
         }
     }
