@@ -235,7 +235,7 @@ pub trait Backend: Send + 'static {
     fn angles(&self, inverse_frequencies: &[f32], positions: Range<usize>) -> Result<Self::Angles, Error>;
     /// Rotates pairs (i, i + d/2) of [n, T, d].
     fn rope(&self, x: &Self::Tensor, angles: &Self::Angles) -> Result<Self::Tensor, Error>;
-    /// [`Backend::rope`] of [n, T, d] times `weight` [d]: keys from normed values.
+    /// [`Backend::rope`] of [n, T, d] times `weight` \[d\]: keys from normed values.
     fn weighted_rope(
         &self,
         x: &Self::Tensor,

@@ -1,4 +1,4 @@
-//! The [`Backend`] on candle: CPU or CUDA, arithmetic in f32. What it fuses on the CPU is in [`portable`] for the rest.
+//! The [`Backend`] on candle: CPU or CUDA, arithmetic in f32. What it fuses on the CPU is in `portable` for the rest.
 
 #[cfg_attr(not(feature = "cuda"), path = "candle/no_cuda.rs")]
 mod cuda;
