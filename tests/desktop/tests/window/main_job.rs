@@ -50,7 +50,7 @@ async fn run(window: &Window, decode: &str) {
     window.find(".cell.hit").await;
     window.screenshot("light-2-run-live").await;
     window.find("h1[data-run=finished]").await;
-    assert_eq!(window.count("[data-rung='20'] .cell.hit, [data-rung='20'] .cell.miss").await, 10);
+    assert_eq!(window.count("[data-rung='20'] .cell.hit, [data-rung='20'] .cell.miss").await, 14);
     assert!(window.text_of("tr[data-arm=oracle]").await.contains("2/2"));
     assert!(window.text_of("tr[data-arm=sink-window]").await.contains("0/2"));
     window.click("[data-rung='20'] .cell.hit").await;
