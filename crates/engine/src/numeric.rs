@@ -1,6 +1,25 @@
-//! Inner loops on slices of f32, written so that the compiler vectorises them.
+//! Inner loops on slices of f32, written so that the compiler vectorises them: inlined into [`vectorised`]
+//! they use the widest vectors of this processor, whatever the program was built for.
 
+use pulp::{Arch, Simd, WithSimd};
 use std::ops::Range;
+
+/// Runs loops compiled for the widest vectors of this processor. They must be an `#[inline(always)]` closure that calls
+/// nothing but inlined functions: what stays a call stays compiled for the oldest processor. (Handed to `dispatch` as they
+/// are, closures are reached through a shim, which is such a call.)
+#[inline(always)]
+pub(crate) fn vectorised<R>(loops: impl FnOnce() -> R) -> R {
+    struct Loops<F>(F);
+    impl<R, F: FnOnce() -> R> WithSimd for Loops<F> {
+        type Output = R;
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, _: S) -> R {
+            self.0()
+        }
+    }
+    Arch::new().dispatch(Loops(loops))
+}
 
 /// e^x within 2 units in the last place; 0 below -87. The library function costs several times as much, since it does
 /// not vectorise. Splits x = n·ln 2 + r and evaluates a polynomial on |r| ≤ ln 2 / 2.
@@ -8,15 +27,15 @@ use std::ops::Range;
 pub(crate) fn exp(x: f32) -> f32 {
     const ROUND: f32 = 12_582_912.0; // 1.5 · 2^23: adding it rounds to an integer
     let clamped = x.clamp(-87.0, 88.0);
-    let shifted = clamped * std::f32::consts::LOG2_E + ROUND;
+    let shifted = clamped.mul_add(std::f32::consts::LOG2_E, ROUND);
     let n = shifted - ROUND;
-    let r = (clamped - n * 0.693_359_4) + n * 2.121_944_4e-4;
+    let r = n.mul_add(2.121_944_4e-4, n.mul_add(-0.693_359_4, clamped));
     let mut p = 1.987_569_1e-4;
     for coefficient in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5] {
-        p = p * r + coefficient;
+        p = r.mul_add(p, coefficient);
     }
     let power = f32::from_bits(shifted.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(127) << 23);
-    let value = (p * r * r + r + 1.0) * power;
+    let value = ((p * r).mul_add(r, r) + 1.0) * power;
     if x < -87.0 { 0.0 } else { value }
 }
 
@@ -43,6 +62,7 @@ pub(crate) fn gated(out: &mut [f32], gate: &[f32], up: &[f32], activation: impl 
 
 /// `x / sqrt(mean(x²) + eps)`, times `weight` if there is one. In double precision up to the result: roundings of norms are
 /// what the logits of a deep model feel most.
+#[inline(always)]
 pub(crate) fn rms_norm(out: &mut [f32], x: &[f32], weight: Option<&[f32]>, eps: f32) {
     let (chunks, rest) = x.as_chunks::<8>();
     let mut lanes = [0f64; 8];
@@ -71,48 +91,118 @@ pub(crate) fn dequantise(out: &mut [f32], codes: &[u8], bits: usize, scale: f32,
     }
 }
 
-/// A block of GGML's 5-bit format as one of its 8-bit format. Both hold a half-precision scale and 32 codes; here a code's
-/// low bits lie in `block[6..]`, first and second half of the block side by side, its fifth in the word `block[2..6]`.
-pub(crate) fn q5_0_as_q8_0(block: &[u8; 22]) -> [u8; 34] {
-    let [d0, d1, h0, h1, h2, h3, low @ ..] = block;
-    let high = u32::from_le_bytes([*h0, *h1, *h2, *h3]);
-    let code = |low: u8, i: usize| (low | ((high >> i & 1) as u8) << 4).wrapping_sub(16);
-    let mut out = [0; 34];
-    (out[0], out[1]) = (*d0, *d1);
-    for (i, low) in low.iter().enumerate() {
-        (out[2 + i], out[18 + i]) = (code(low & 15, i), code(low >> 4, i + 16));
-    }
-    out
+/// Adds `factor · x` to `out`.
+#[inline(always)]
+pub(crate) fn add_scaled(out: &mut [f32], x: &[f32], factor: f32) {
+    out.iter_mut().zip(x).for_each(|(out, x)| *out = factor.mul_add(*x, *out));
 }
 
-/// Softmax of `scale · row` over the columns `first` and `second`; every other column becomes 0.
-pub(crate) fn softmax(row: &mut [f32], scale: f32, first: Range<usize>, second: Range<usize>) {
-    let mut max = f32::NEG_INFINITY;
-    for range in [first.clone(), second.clone()] {
-        let mut lanes = [f32::NEG_INFINITY; 8];
-        let mut chunks = row[range].chunks_exact(8);
-        for chunk in &mut chunks {
-            lanes.iter_mut().zip(chunk).for_each(|(lane, x)| *lane = if *x > *lane { *x } else { *lane });
+/// Sum of products, in four vectors of running sums, so that no addition waits for the one before.
+#[inline(always)]
+pub(crate) fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
+    let ((a, a_rest), (b, b_rest)) = (S::as_simd_f32s(a), S::as_simd_f32s(b));
+    let ((a, a_few), (b, b_few)) = (a.as_chunks::<4>(), b.as_chunks::<4>());
+    let mut sums = [simd.splat_f32s(0.0); 4];
+    for (a, b) in a.iter().zip(b) {
+        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+            *sum = simd.mul_add_f32s(*a, *b, *sum);
         }
-        max = lanes.iter().chain(chunks.remainder()).copied().fold(max, f32::max);
     }
+    for (a, b) in a_few.iter().zip(b_few) {
+        sums[0] = simd.mul_add_f32s(*a, *b, sums[0]);
+    }
+    let sum = simd.add_f32s(simd.add_f32s(sums[0], sums[1]), simd.add_f32s(sums[2], sums[3]));
+    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+    simd.reduce_sum_f32s(sum) + rest
+}
+
+/// [`dot`] in double precision.
+#[inline(always)]
+pub(crate) fn dot_f64<S: Simd>(simd: S, a: &[f64], b: &[f64]) -> f64 {
+    let ((a, a_rest), (b, b_rest)) = (S::as_simd_f64s(a), S::as_simd_f64s(b));
+    let ((a, a_few), (b, b_few)) = (a.as_chunks::<4>(), b.as_chunks::<4>());
+    let mut sums = [simd.splat_f64s(0.0); 4];
+    for (a, b) in a.iter().zip(b) {
+        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+            *sum = simd.mul_add_f64s(*a, *b, *sum);
+        }
+    }
+    for (a, b) in a_few.iter().zip(b_few) {
+        sums[0] = simd.mul_add_f64s(*a, *b, sums[0]);
+    }
+    let sum = simd.add_f64s(simd.add_f64s(sums[0], sums[1]), simd.add_f64s(sums[2], sums[3]));
+    let rest: f64 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+    simd.reduce_sum_f64s(sum) + rest
+}
+
+/// The largest element of `row`; negative infinity if it is empty.
+#[inline(always)]
+fn largest(row: &[f32]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; 16];
+    let mut chunks = row.chunks_exact(16);
+    for chunk in &mut chunks {
+        lanes.iter_mut().zip(chunk).for_each(|(lane, x)| *lane = if *x > *lane { *x } else { *lane });
+    }
+    lanes.iter().chain(chunks.remainder()).copied().fold(f32::NEG_INFINITY, f32::max)
+}
+
+/// Replaces every x of `row` by e^(scale · (x - max)) and gives their sum.
+#[inline(always)]
+fn exponentials(row: &mut [f32], scale: f32, max: f32) -> f32 {
+    let mut lanes = [0f32; 16];
+    let mut chunks = row.chunks_exact_mut(16);
+    for chunk in &mut chunks {
+        for (lane, x) in lanes.iter_mut().zip(chunk) {
+            *x = exp((*x - max) * scale);
+            *lane += *x;
+        }
+    }
+    let rest = chunks.into_remainder();
+    rest.iter_mut().for_each(|x| *x = exp((*x - max) * scale));
+    lanes.iter().sum::<f32>() + rest.iter().sum::<f32>()
+}
+
+/// Softmax of `scale · row` over the columns `visible`, before the division by the sum: that factor is what it gives, to
+/// be applied to the shorter result. Other columns of `spans` become 0; columns outside them are left alone.
+#[inline(always)]
+pub(crate) fn softmax(
+    row: &mut [f32],
+    scale: f32,
+    visible: [Range<usize>; 2],
+    spans: &[Range<usize>; 2],
+) -> f32 {
+    let max = visible.iter().map(|range| largest(&row[range.clone()])).fold(f32::NEG_INFINITY, f32::max);
     let mut sum = 0.0;
-    for range in [first.clone(), second.clone()] {
-        row[range.clone()].iter_mut().for_each(|x| *x = exp((*x - max) * scale));
-        let mut lanes = [0f32; 8];
-        let mut chunks = row[range].chunks_exact(8);
-        for chunk in &mut chunks {
-            lanes.iter_mut().zip(chunk).for_each(|(lane, x)| *lane += x);
+    for range in &visible {
+        sum += exponentials(&mut row[range.clone()], scale, max);
+    }
+    for span in spans {
+        let mut from = span.start;
+        for range in &visible {
+            let (start, end) = (range.start.clamp(from, span.end), range.end.clamp(from, span.end));
+            row[from..start].fill(0.0);
+            from = end;
         }
-        sum += lanes.iter().chain(chunks.remainder()).sum::<f32>();
+        row[from..span.end].fill(0.0);
     }
-    let inverse = 1.0 / sum;
-    for range in [first.clone(), second.clone()] {
-        row[range].iter_mut().for_each(|x| *x *= inverse);
+    1.0 / sum
+}
+
+/// Rotates the pairs (i, i + d/2) of one head.
+#[inline(always)]
+pub(crate) fn rope(out: &mut [f32], x: &[f32], cos: &[f32], sin: &[f32]) {
+    let half = x.len() / 2;
+    let ((left, right), (out_left, out_right)) = (x.split_at(half), out.split_at_mut(half));
+    for ((out, (left, right)), (cos, sin)) in
+        out_left.iter_mut().zip(left.iter().zip(right)).zip(cos.iter().zip(sin))
+    {
+        *out = left * cos - right * sin;
     }
-    row[..first.start].fill(0.0);
-    row[first.end..second.start].fill(0.0);
-    row[second.end..].fill(0.0);
+    for ((out, (left, right)), (cos, sin)) in
+        out_right.iter_mut().zip(left.iter().zip(right)).zip(cos.iter().zip(sin))
+    {
+        *out = left * sin + right * cos;
+    }
 }
 
 #[cfg(test)]
@@ -124,7 +214,7 @@ mod tests {
         for i in -870_000..880_000 {
             let x = i as f32 * 1e-4;
             let (ours, theirs) = (f64::from(exp(x)), f64::from(x).exp());
-            assert!((ours - theirs).abs() <= 3e-7 * theirs, "{x}: {ours} {theirs}");
+            assert!((ours - theirs).abs() <= 2e-7 * theirs, "{x}: {ours} {theirs}");
         }
         assert_eq!(exp(-1e9), 0.0);
         assert_eq!(exp(0.0), 1.0);
@@ -139,11 +229,36 @@ mod tests {
     }
 
     #[test]
-    fn softmax_leaves_nothing_outside_its_ranges() {
-        let mut row = [5.0, 1.0, 9.0, 1.0, 1.0, 9.0];
-        softmax(&mut row, 1.0, 1..2, 3..5);
-        assert_eq!(row[0] + row[2] + row[5], 0.0);
-        assert!((row.iter().sum::<f32>() - 1.0).abs() < 1e-6);
-        assert!((row[1] - 1.0 / 3.0).abs() < 1e-6);
+    fn softmax_clears_what_is_not_seen_of_its_spans_alone() {
+        let mut row = [5.0, 1.0, 9.0, 1.0, 1.0, 9.0, 7.0];
+        let inverse = softmax(&mut row, 1.0, [1..2, 3..5], &[0..2, 2..6]);
+        assert_eq!((row[0] + row[2] + row[5], row[6]), (0.0, 7.0));
+        assert_eq!((row[1], inverse), (1.0, 1.0 / 3.0));
+    }
+
+    struct Dots<'a>(&'a [f32], &'a [f32]);
+
+    impl WithSimd for Dots<'_> {
+        type Output = (f32, f64);
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) -> (f32, f64) {
+            let [a, b] = [self.0, self.1].map(|x| x.iter().copied().map(f64::from).collect::<Vec<_>>());
+            (dot(simd, self.0, self.1), dot_f64(simd, &a, &b))
+        }
+    }
+
+    #[test]
+    fn sums_cover_every_length() {
+        for len in 0..150 {
+            let row: Vec<f32> = (1..=len).map(|i| i as f32).collect();
+            let ones = vec![1.0; row.len()];
+            let whole = row.iter().sum::<f32>();
+            assert_eq!(Arch::new().dispatch(Dots(&row, &ones)), (whole, f64::from(whole)));
+
+            assert_eq!(largest(&row), row.last().copied().unwrap_or(f32::NEG_INFINITY));
+            let mut flat = ones.clone();
+            assert_eq!(exponentials(&mut flat, 1.0, 1.0), len as f32);
+        }
     }
 }
