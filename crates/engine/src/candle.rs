@@ -98,7 +98,7 @@ impl Candle {
     }
 }
 
-/// Rotary tables, [T, d/2] each.
+/// Rotary tables, [T, pairs] each; pairs beyond them do not turn.
 pub struct Angles {
     cos: Tensor,
     sin: Tensor,
@@ -212,18 +212,19 @@ impl Backend for Candle {
     }
 
     fn angles(&self, inverse_frequencies: &[f32], positions: Range<usize>) -> Result<Angles, Error> {
-        let (shape, width) = ((positions.len(), inverse_frequencies.len()), inverse_frequencies.len());
-        let (mut cos, mut sin) = (vec![1f32; positions.len() * width], vec![0f32; positions.len() * width]);
-        // A bounded cache asks anew for all its positions at every token, and most pairs of full layers do not turn.
-        let rows = cos.par_chunks_mut(width).zip(sin.par_chunks_mut(width)).zip(positions);
-        rows.with_min_len(256).for_each(|((cos, sin), position)| {
-            for ((cos, sin), frequency) in cos.iter_mut().zip(sin).zip(inverse_frequencies) {
-                if *frequency != 0.0 {
-                    (*sin, *cos) = (position as f32 * frequency).sin_cos();
-                }
-            }
+        let width = if self.portable { inverse_frequencies.len() } else { turning(inverse_frequencies) };
+        let frequencies = &inverse_frequencies[..width];
+        let (mut cos, mut sin) = (vec![0f32; positions.len() * width], vec![0f32; positions.len() * width]);
+        // A bounded cache asks anew for all its positions at every token.
+        const ROWS: usize = 64;
+        let rows = cos.par_chunks_mut(ROWS * width).zip(sin.par_chunks_mut(ROWS * width)).enumerate();
+        rows.for_each(|(part, (cos, sin))| {
+            numeric::vectorised(
+                #[inline(always)]
+                || numeric::angles(cos, sin, frequencies, positions.start + part * ROWS),
+            );
         });
-        let table = |values| Tensor::from_vec(values, shape, &self.device);
+        let table = |values| Tensor::from_vec(values, (positions.len(), width), &self.device);
         Ok(Angles { cos: table(cos)?, sin: table(sin)? })
     }
 
@@ -231,15 +232,14 @@ impl Backend for Candle {
         if self.portable {
             return portable::rope(x, &angles.cos, &angles.sin);
         }
-        Ok(x.apply_op3_no_bwd(&angles.cos, &angles.sin, &Rope)?)
+        Ok(x.apply_op3_no_bwd(&angles.cos, &angles.sin, &Rope(None))?)
     }
 
     fn weighted_rope(&self, x: &Tensor, weight: &Tensor, angles: &Angles) -> Result<Tensor, Error> {
         if self.portable {
             return portable::rope(&x.broadcast_mul(weight)?, &angles.cos, &angles.sin);
         }
-        let weight = weight.to_vec1()?;
-        Ok(x.contiguous()?.apply_op3_no_bwd(&angles.cos, &angles.sin, &WeightedRope(weight))?)
+        Ok(x.apply_op3_no_bwd(&angles.cos, &angles.sin, &Rope(Some(weight.to_vec1()?)))?)
     }
 
     fn head_major(&self, x: &Tensor) -> Result<Tensor, Error> {
@@ -545,8 +545,26 @@ impl Columns {
     }
 }
 
-/// [n, T, d] with each position turned by its row of the tables [T, d/2].
-struct Rope;
+/// Pairs of dimensions that turn at all: those before the last frequency that is not 0. At least one, for a table.
+fn turning(frequencies: &[f32]) -> usize {
+    frequencies.iter().rposition(|frequency| *frequency != 0.0).unwrap_or(0) + 1
+}
+
+/// [n, T, d], times the weight \[d\] if there is one, with each position turned by its row of the tables.
+struct Rope(Option<Vec<f32>>);
+
+impl Rope {
+    #[inline(always)]
+    fn row(&self, out: &mut [f32], x: &[f32], cos: &[f32], sin: &[f32]) {
+        match &self.0 {
+            Some(weight) => {
+                out.iter_mut().zip(x).zip(weight).for_each(|((out, x), weight)| *out = x * weight);
+            }
+            None => out.copy_from_slice(x),
+        }
+        numeric::rope(out, cos, sin);
+    }
+}
 
 impl CustomOp3 for Rope {
     fn name(&self) -> &'static str {
@@ -562,18 +580,17 @@ impl CustomOp3 for Rope {
         sin: &CpuStorage,
         sin_layout: &Layout,
     ) -> candle_core::Result<(CpuStorage, Shape)> {
-        let (x, shape) = (rows(x, x_layout)?, x_layout.shape().clone());
+        let (x, shape, turning) = (rows(x, x_layout)?, x_layout.shape().clone(), cos_layout.dims()[1]);
         let (cos, sin) = (f32_ref(cos, cos_layout)?, f32_ref(sin, sin_layout)?);
-        let half = x.dim / 2;
         let mut out = vec![0f32; shape.elem_count()];
         let turned = out.par_chunks_mut(x.dim).with_min_len(SHARE.div_ceil(x.dim)).enumerate();
         turned.for_each(|(index, out)| {
             let (head, position) = (index / x.positions, index % x.positions);
-            let table = position * half..(position + 1) * half;
+            let table = position * turning..(position + 1) * turning;
             let (cos, sin) = (&cos[table.clone()], &sin[table]);
             numeric::vectorised(
                 #[inline(always)]
-                || numeric::rope(out, x.row(head, position), cos, sin),
+                || self.row(out, x.row(head, position), cos, sin),
             );
         });
         Ok((CpuStorage::F32(out), shape))
@@ -627,43 +644,6 @@ impl CustomOp2 for RmsNorm {
         weight_layout: &Layout,
     ) -> candle_core::Result<(CpuStorage, Shape)> {
         self.rows(x, layout, Some(f32_ref(weight, weight_layout)?))
-    }
-}
-
-/// Rows of [n, T, d] times the weight, their pairs (i, i + d/2) turned by cos and sin [T, d/2].
-struct WeightedRope(Vec<f32>);
-
-impl CustomOp3 for WeightedRope {
-    fn name(&self) -> &'static str {
-        "weighted-rope"
-    }
-
-    fn cpu_fwd(
-        &self,
-        x: &CpuStorage,
-        x_layout: &Layout,
-        cos: &CpuStorage,
-        cos_layout: &Layout,
-        sin: &CpuStorage,
-        sin_layout: &Layout,
-    ) -> candle_core::Result<(CpuStorage, Shape)> {
-        let (x, cos, sin) = (f32_ref(x, x_layout)?, f32_ref(cos, cos_layout)?, f32_ref(sin, sin_layout)?);
-        let (half, dim) = (self.0.len() / 2, self.0.len());
-        let (low, high) = self.0.split_at(half);
-        let mut out = vec![0f32; x.len()];
-        let positions = cos.len() / half;
-        let rows = out.par_chunks_mut(dim).zip(x.par_chunks(dim)).enumerate();
-        rows.with_min_len(1024).for_each(|(row, (out, x))| {
-            let at = row % positions * half;
-            let (cos, sin) = (&cos[at..at + half], &sin[at..at + half]);
-            let ((a, b), (out_a, out_b)) = (x.split_at(half), out.split_at_mut(half));
-            for i in 0..half {
-                let (a, b) = (a[i] * low[i], b[i] * high[i]);
-                out_a[i] = a * cos[i] - b * sin[i];
-                out_b[i] = a * sin[i] + b * cos[i];
-            }
-        });
-        Ok((CpuStorage::F32(out), x_layout.shape().clone()))
     }
 }
 

@@ -188,20 +188,58 @@ pub(crate) fn softmax(
     1.0 / sum
 }
 
-/// Rotates the pairs (i, i + d/2) of one head.
+/// Sine and cosine within a unit in the last place, for angles up to 10⁶. In double precision, since an angle is a large
+/// number whose rest is wanted; coefficients of FreeBSD's `k_sinf.c` and `k_cosf.c`. The library functions do not vectorise.
 #[inline(always)]
-pub(crate) fn rope(out: &mut [f32], x: &[f32], cos: &[f32], sin: &[f32]) {
-    let half = x.len() / 2;
-    let ((left, right), (out_left, out_right)) = (x.split_at(half), out.split_at_mut(half));
-    for ((out, (left, right)), (cos, sin)) in
-        out_left.iter_mut().zip(left.iter().zip(right)).zip(cos.iter().zip(sin))
+pub(crate) fn sin_cos(angle: f32) -> (f32, f32) {
+    const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5 · 2^52: adding it rounds to an integer
+    const HIGH: f64 = 1.570_796_326_734_125_614_17; // π/2 in 33 bits, so that products with integers are exact
+    const LOW: f64 = 6.077_100_506_506_192_249_32e-11; // the rest of π/2
+    let x = f64::from(angle);
+    let shifted = x.mul_add(std::f64::consts::FRAC_2_PI, ROUND);
+    let (n, quadrant) = (shifted - ROUND, shifted.to_bits());
+    let r = n.mul_add(-LOW, n.mul_add(-HIGH, x));
+    let s = r * r;
+    let mut sine = 2.718_311_493_989_821_906_4e-6;
+    for coefficient in
+        [-1.983_933_483_609_663_173_47e-4, 8.333_329_385_889_463_175_6e-3, -0.166_666_666_416_265_235_595]
     {
-        *out = left * cos - right * sin;
+        sine = s.mul_add(sine, coefficient);
     }
-    for ((out, (left, right)), (cos, sin)) in
-        out_right.iter_mut().zip(left.iter().zip(right)).zip(cos.iter().zip(sin))
-    {
-        *out = left * sin + right * cos;
+    sine = (r * s).mul_add(sine, r);
+    let mut cosine = 2.439_044_879_627_740_906_54e-5;
+    for coefficient in [
+        -1.388_676_377_460_992_946_92e-3,
+        4.166_662_332_373_906_318_94e-2,
+        -0.499_999_997_251_031_003_12,
+        1.0,
+    ] {
+        cosine = s.mul_add(cosine, coefficient);
+    }
+    let (sine, cosine) = if quadrant & 1 == 0 { (sine, cosine) } else { (cosine, -sine) };
+    let sign = if quadrant & 2 == 0 { 1.0 } else { -1.0 };
+    ((sign * sine) as f32, (sign * cosine) as f32)
+}
+
+/// Fills rows of cosines and sines of `frequencies` times the positions from `first` on.
+#[inline(always)]
+pub(crate) fn angles(cos: &mut [f32], sin: &mut [f32], frequencies: &[f32], first: usize) {
+    let width = frequencies.len();
+    let rows = cos.chunks_exact_mut(width).zip(sin.chunks_exact_mut(width));
+    for (i, (cos, sin)) in rows.enumerate() {
+        let position = (first + i) as f32;
+        for ((cos, sin), frequency) in cos.iter_mut().zip(sin).zip(frequencies) {
+            (*sin, *cos) = sin_cos(position * frequency);
+        }
+    }
+}
+
+/// Rotates the first pairs (i, i + d/2) of one head, as many as there are angles.
+#[inline(always)]
+pub(crate) fn rope(x: &mut [f32], cos: &[f32], sin: &[f32]) {
+    let (left, right) = x.split_at_mut(x.len() / 2);
+    for ((left, right), (cos, sin)) in left.iter_mut().zip(right).zip(cos.iter().zip(sin)) {
+        (*left, *right) = (*left * cos - *right * sin, *left * sin + *right * cos);
     }
 }
 
@@ -218,6 +256,18 @@ mod tests {
         }
         assert_eq!(exp(-1e9), 0.0);
         assert_eq!(exp(0.0), 1.0);
+    }
+
+    #[test]
+    fn sine_and_cosine_are_as_good_as_the_library() {
+        let angles = (0..400_000).map(|i| i as f32 * 0.37).chain((0..100_000).map(|i| i as f32 * -1e-4));
+        for angle in angles {
+            let (sin, cos) = sin_cos(angle);
+            let (exact_sin, exact_cos) = f64::from(angle).sin_cos();
+            let off = (f64::from(sin) - exact_sin).abs().max((f64::from(cos) - exact_cos).abs());
+            assert!(off <= 6.1e-8, "{angle}: {off}");
+        }
+        assert_eq!(sin_cos(0.0), (0.0, 1.0));
     }
 
     #[test]
