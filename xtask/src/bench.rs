@@ -11,6 +11,10 @@ const ALL_CORES: &str = "0";
 
 /// What the PyTorch program is run with.
 const PYTORCH: [&str; 3] = ["torch==2.15.0", "transformers==5.24.0", "safetensors==0.8.0"];
+/// What programs that answer from a GGUF file are run with.
+const LLAMA_CPP: [&str; 1] = ["llama-cpp-python==0.3.36"];
+const PYTORCH_GGUF: [&str; 5] =
+    ["torch==2.15.0", "transformers==5.24.0", "safetensors==0.8.0", "gguf==0.19.0", "accelerate==1.15.0"];
 /// Threads of each program that answers prompts.
 const THREADS: &str = "2";
 
