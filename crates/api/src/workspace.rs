@@ -94,22 +94,26 @@ fn entry(folder: &Path) -> PackEntry {
     }
 }
 
-/// Settings that a run form starts from: every arm with the controls of S5, the two rungs that the demo pack was trained for,
-/// 20 samples.
+/// Settings that a run form starts from: every arm with the controls of S5, or those that do without f_θ where the pack has
+/// none; the two rungs that the demo pack was trained for, 20 samples.
 pub fn default_spec(pack: &Path) -> RunSpec {
+    let f_theta = Pack::open(pack).map_or(true, |pack| pack.manifest.f_theta.is_some());
     RunSpec {
         pack: pack.to_owned(),
         backend: Backend::Candle,
         device: Device::Cpu,
-        arms: vec![
-            Arm::Oracle,
-            Arm::SinkWindow,
-            Arm::Restored(Restore::S5),
-            Arm::Restored(Restore::FTheta),
-            Arm::Restored(Restore::Identity),
-            Arm::NoRestoration(Restore::S5),
-            Arm::Random(Restore::S5),
-        ],
+        arms: match f_theta {
+            true => vec![
+                Arm::Oracle,
+                Arm::SinkWindow,
+                Arm::Restored(Restore::S5),
+                Arm::Restored(Restore::FTheta),
+                Arm::Restored(Restore::Identity),
+                Arm::NoRestoration(Restore::S5),
+                Arm::Random(Restore::S5),
+            ],
+            false => vec![Arm::Oracle, Arm::SinkWindow, Arm::Restored(Restore::SameCheckpoint)],
+        },
         decode: Decode::Incremental,
         ladder: vec![Rung(20), Rung(70)],
         n_samples: 20,
