@@ -9,6 +9,7 @@ use protocol::{Pack, PackError, RunSpec};
 use report::escape;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use ts_rs::TS;
@@ -35,7 +36,7 @@ pub struct PreflightRequest {
 impl PreflightRequest {
     fn subject(&self) -> Result<Subject, ErrorReport> {
         let spec = match &self.spec_file {
-            Some(file) => Some(read_spec(file)?),
+            Some(file) => Some(read_spec(file, &self.pack)?),
             None => self.spec.clone(),
         };
         let planned = |spec| PlannedRun {
@@ -48,18 +49,25 @@ impl PreflightRequest {
     }
 }
 
-/// A run specification as JSON, as evidence files have it.
-fn read_spec(path: &Path) -> Result<RunSpec, ErrorReport> {
-    let bytes = files::read_capped(path, SPEC_CAP)
-        .map_err(|e| error::report("bad-spec", e, "name a file that holds a run specification"))?;
-    serde_json::from_slice(&bytes).map_err(|e| {
-        let message = format!("{} is no run specification: {e}", path.display());
+/// A run specification as JSON; what it leaves out is as a run form starts.
+fn read_spec(path: &Path, pack: &Path) -> Result<RunSpec, ErrorReport> {
+    let wrong = |reason: String| {
+        let message = format!("{} is no run specification: {reason}", path.display());
         error::report(
             "bad-spec",
             message,
-            "correct the file; docs/schema/run-spec.schema.json says what it holds",
+            "correct the file: an object with settings such as arms, ladder, n_samples",
         )
-    })
+    };
+    let bytes = files::read_capped(path, SPEC_CAP)
+        .map_err(|e| error::report("bad-spec", e, "name a file that holds a run specification"))?;
+    let stated: Map<String, Value> = serde_json::from_slice(&bytes).map_err(|e| wrong(e.to_string()))?;
+    let mut spec = serde_json::to_value(default_spec(pack)).map_err(|e| wrong(e.to_string()))?;
+    for (key, value) in stated {
+        let place = spec.get_mut(&key).ok_or_else(|| wrong(format!("there is no setting {key:?}")))?;
+        *place = value;
+    }
+    serde_json::from_value(spec).map_err(|e| wrong(e.to_string()))
 }
 
 /// Where digests are kept: in `KAKEYA_GATE_CACHE`, else in the user's folder for such things.

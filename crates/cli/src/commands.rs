@@ -111,7 +111,8 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     ctrlc::set_handler(move || stop.cancel())
         .map_err(|e| failed("signal", e, "start the program from an ordinary terminal"))?;
     let spec = args.spec().map_err(|e| failed("bad-spec", e, "correct the setting and start again"))?;
-    let run = Run { spec, out: args.out.clone(), program: api::program_beside()?, cancel };
+    let (out, program) = (args.out.clone(), api::program_beside()?);
+    let run = Run { spec, out, program, cancel, overridden: Vec::new() };
     let mut progress = Progress::new(args.quiet);
     let paths = run.execute(|event| progress.show(event))?;
     print(&paths.iter().map(|path| format!("{}\n", path.display())).collect::<String>())?;

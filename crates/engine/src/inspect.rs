@@ -14,7 +14,9 @@ use protocol::{
     DrafterFacts, ErrorReport, FThetaFacts, Forecast, Inspection, Look, Pack, PromptFacts, RunSpec,
     TensorFacts, TokenizerFacts,
 };
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::thread::{self, Scope};
 use std::time::Instant;
 
 /// Bytes of one number of the arithmetic (f32).
@@ -26,8 +28,12 @@ pub fn inspect(spec: &RunSpec) -> Result<Inspection, Error> {
     pack.require_parts()?;
     let device = Seen::at(|| Candle::open(spec.device));
     let memory = device.value().and_then(Backend::device_memory);
-    let self_test = device.value().map(|candle| Seen::at(|| demo::self_test(candle.clone())));
-    let parts = Parts::at(&pack);
+    let (self_test, parts) = thread::scope(|scope| {
+        let candle = device.value().cloned();
+        let test = scope.spawn(|| candle.map(|candle| Seen::at(|| demo::self_test(candle))));
+        let parts = Parts::at(&pack, scope);
+        (test.join().unwrap_or_else(|panic| resume_unwind(panic)), parts)
+    });
     let prompts = parts.tokenizer.value().map(|tokenizer| Seen::at(|| prompts(tokenizer, spec)));
     let longest = prompts.as_ref().and_then(Seen::value).and_then(|prompts| longest(prompts));
     let special = |tokenizer: &Tokenizer| Seen::at(|| tokenizer.special_tokens(&pack.verifier()));
@@ -79,15 +85,17 @@ struct Parts {
 }
 
 impl Parts {
-    fn at(pack: &Pack) -> Self {
+    fn at<'scope>(pack: &'scope Pack, scope: &'scope Scope<'scope, '_>) -> Self {
+        // Building a tokenizer takes longer than all else together.
+        let tokenizer = scope.spawn(|| Seen::at(|| Tokenizer::load(&pack.verifier())));
         let headers = Headers::default();
         let drafter = |folder: &Path| Seen::at(|| Drafter::load(&headers, folder));
         let f_theta = |folder: &Path| Seen::at(|| FTheta::load(&headers, folder));
         Self {
             verifier: Seen::at(|| Gemma::load(Headers::default(), &pack.verifier())),
-            tokenizer: Seen::at(|| Tokenizer::load(&pack.verifier())),
             drafter: pack.drafter().as_deref().map(drafter),
             f_theta: pack.f_theta().as_deref().map(f_theta),
+            tokenizer: tokenizer.join().unwrap_or_else(|panic| resume_unwind(panic)),
             headers,
         }
     }

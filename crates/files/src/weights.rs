@@ -182,7 +182,7 @@ mod tests {
     fn an_index_stays_in_its_folder() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.safetensors.index.json");
-        let mut read = |shard: &str| {
+        let read = |shard: &str| {
             let text = format!(r#"{{"weight_map":{{"a":{shard:?}}}}}"#);
             write_atomic(&path, text.as_bytes()).unwrap();
             ShardIndex::read(&path).map(|index| index.shards().len()).map_err(|e| e.reason)

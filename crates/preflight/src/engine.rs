@@ -50,7 +50,7 @@ fn answers(place: &Place<'_>) -> Found {
         let hint = "install the engine of the same release, or expect small differences";
         return Err(Finding::warn(format!("{measured}; this program is {}", answer.host_version), hint));
     }
-    Ok(Finding::pass(measured))
+    Ok(Finding::pass(measured).took(place.asking()))
 }
 
 fn device(place: &Place<'_>) -> Found {

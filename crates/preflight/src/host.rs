@@ -232,7 +232,8 @@ fn heat_of_pmset(text: &str) -> Option<Result<String, String>> {
         let quiet = text.contains("No thermal warning level has been recorded");
         return quiet.then(|| Ok("no thermal warning".to_owned()));
     };
-    let percent: u32 = limit.trim_start_matches([' ', '=']).trim().parse().ok()?;
+    let percent: u32 =
+        limit.trim_start_matches(|c: char| c == '=' || c.is_whitespace()).trim().parse().ok()?;
     let measured = format!("processor allowed {percent} % of its speed");
     Some(if percent < 100 { Err(measured) } else { Ok(measured) })
 }

@@ -1,7 +1,7 @@
 //! Drafter and f_θ: complete, and made for each other and for this verifier?
 
 use crate::check::{Finding, Found, Group};
-use crate::verifier::{damaged, found, safetensors};
+use crate::verifier::{damaged, found, incomplete, safetensors};
 use crate::{Place, Row, json, name, size};
 use protocol::Look;
 use serde_json::Value;
@@ -11,14 +11,14 @@ pub(crate) const DRAFTER_ROWS: &[Row] = &[
     Row {
         id: "drafter-weights",
         group: Group::Drafter,
-        title: "Weights complete",
+        title: "Drafter weights complete",
         why: "The drafter runs over the evicted tokens; f_θ projects its K/V.",
         look: drafter_weights,
     },
     Row {
         id: "drafter-geometry",
         group: Group::Drafter,
-        title: "Configuration and geometry",
+        title: "Drafter configuration",
         why: "Its tensors must be those that its configuration describes.",
         look: drafter_geometry,
     },
@@ -28,14 +28,14 @@ pub(crate) const F_THETA_ROWS: &[Row] = &[
     Row {
         id: "f-theta-weights",
         group: Group::FTheta,
-        title: "Weights complete",
+        title: "f_θ weights complete",
         why: "An untrained or pointer f_θ restores noise.",
         look: f_theta_weights,
     },
     Row {
         id: "f-theta-config",
         group: Group::FTheta,
-        title: "Configuration and tensors",
+        title: "f_θ configuration",
         why: "Its tensors must be those that its configuration describes.",
         look: f_theta_config,
     },
@@ -78,6 +78,7 @@ fn drafter_weights(place: &Place<'_>) -> Found {
 
 fn drafter_geometry(place: &Place<'_>) -> Found {
     drafter_folder(place)?;
+    drafter_weights(place).map_err(incomplete)?;
     let (facts, seconds) = looked_at(&place.inspection()?.drafter)?;
     let measured =
         format!("{} layers · K/V heads × dimension {} × {}", facts.layers, facts.kv_heads, facts.head_dim);
@@ -101,6 +102,7 @@ fn f_theta_weights(place: &Place<'_>) -> Found {
 
 fn f_theta_config(place: &Place<'_>) -> Found {
     f_theta_folder(place)?;
+    f_theta_weights(place).map_err(incomplete)?;
     let (facts, seconds) = looked_at(&place.inspection()?.f_theta)?;
     Ok(Finding::pass(format!("rank {}", facts.rank)).took(seconds))
 }

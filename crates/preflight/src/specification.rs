@@ -118,13 +118,13 @@ fn samples(place: &Place<'_>) -> Found {
     let run = place.run()?;
     let n = run.spec.n_samples;
     let bound = 100.0 * (1.0 - 0.05_f64.powf(1.0 / n.max(1) as f64));
-    let measured = format!("n = {n} a rung bounds lost recall to {bound:.1} pp at best");
+    let measured = format!("n = {n} a rung bounds lost recall to {bound:.2} pp at best");
     if n >= DECIDING_SAMPLES {
         return Ok(Finding::pass(measured));
     }
     let hint = format!("{DECIDING_SAMPLES} would bound it to 5 pp: {} more a rung", DECIDING_SAMPLES - n);
     let finding = Finding::warn(measured, hint);
-    Err(if run.spec_file.is_some() { finding.fixable() } else { finding })
+    Err(if fix::preview(place.subject, fix::SAMPLES).is_ok() { finding.fixable() } else { finding })
 }
 
 fn tokens(place: &Place<'_>) -> Found {
