@@ -28,6 +28,10 @@ impl Desk {
         (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
     }
 
+    fn run_file(&self, text: &str) {
+        files::write_atomic(&self.0.path().join("run.json"), text.as_bytes()).unwrap();
+    }
+
     fn list_of_tokens(&self) {
         self.edit("pack/verifier/tokenizer_config.json", |config| {
             config["extra_special_tokens"] = json!(["<a>"])
@@ -78,8 +82,7 @@ fn text_of_the_demo_pack() {
 fn markdown_of_a_faulty_pack_and_a_run() {
     let desk = Desk::new();
     desk.list_of_tokens();
-    fs::write(desk.0.path().join("run.json"), r#"{"n_samples": 20, "ladder": [20], "max_new_tokens": 4}"#)
-        .unwrap();
+    desk.run_file(r#"{"n_samples": 20, "ladder": [20], "max_new_tokens": 4}"#);
     let (code, out, _) =
         desk.preflight(&["--spec", "run.json", "--workspace", "desk", "--format", "markdown"]);
     assert_eq!(code, 1);
@@ -141,7 +144,7 @@ fn what_cannot_be_done_is_code_2() {
     assert_eq!((code, err.contains("has no fix of its own")), (2, true), "{err}");
     let (code, _, err) = desk.preflight(&["--undo", "tokenizer-special-tokens"]);
     assert_eq!((code, err.contains("has no backup")), (2, true), "{err}");
-    fs::write(desk.0.path().join("run.json"), r#"{"samples": 20}"#).unwrap();
+    desk.run_file(r#"{"samples": 20}"#);
     let (code, _, err) = desk.preflight(&["--spec", "run.json"]);
     assert_eq!((code, err.contains("there is no setting \"samples\"")), (2, true), "{err}");
     let missing = command(&["preflight", "no/such/pack"]).output().unwrap();

@@ -96,6 +96,9 @@ fn self_test(place: &Place<'_>) -> Found {
 
 fn identity(place: &Place<'_>) -> Found {
     let (test, _) = tested(place)?;
+    if test.identity == 0.0 {
+        return Ok(Finding::pass("first logits of the demo pack are the same, bit for bit"));
+    }
     let measured = format!("first logits of the demo pack differ by {:.1e}", test.identity);
     if test.identity > IDENTITY_TOLERANCE {
         let hint = "do not trust restored arms on this device; report the device and its driver";

@@ -216,7 +216,8 @@ fn output(place: &Place<'_>) -> Found {
 fn revision(place: &Place<'_>) -> Found {
     let hello = place.hello()?;
     let hint = "build the program from a clean checkout before evidence that counts";
-    match &hello.commit {
+    let commit = hello.commit.as_deref().map(|commit| commit.get(..12).unwrap_or(commit));
+    match commit {
         None => Err(Finding::warn(format!("version {}, no commit known", hello.version), hint)),
         Some(commit) if hello.dirty => {
             Err(Finding::warn(format!("commit {commit}, with uncommitted changes"), hint))

@@ -44,7 +44,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
 ];
 
-fn facts<'a>(inspection: &'a Inspection) -> Result<&'a TokenizerFacts, Finding> {
+fn facts(inspection: &Inspection) -> Result<&TokenizerFacts, Finding> {
     found(&inspection.tokenizer).map_err(|_| Finding::skipped("the tokenizer cannot be loaded"))
 }
 
