@@ -24,9 +24,9 @@ const CAP: u64 = 64 << 20;
 pub struct Change {
     /// Id of the check that it is for.
     pub id: String,
-    /// The file that changes; the folder in which a command runs.
+    /// The file that changes, the first of several; the folder in which a command runs.
     pub path: PathBuf,
-    /// The change as a unified diff; empty where a command is run.
+    /// The change as a unified diff of each file; empty where a command is run.
     pub diff: String,
     /// The command that is run; empty where a file is rewritten.
     pub command: String,
@@ -114,47 +114,74 @@ pub fn fixes() -> impl Iterator<Item = &'static str> {
 
 /// What the fix of a check would do; none if there is nothing to do.
 pub fn preview(subject: &Subject, id: &str) -> Result<Option<Change>, FixError> {
+    let change = |path, diff, command| Change { id: id.to_owned(), path, diff, command };
     match Fix::of(subject, id)? {
-        Fix::Rewrite(rewrite) => Ok(rewrite.wanted()?.map(|(before, after)| Change {
-            id: id.to_owned(),
-            diff: diff(&name(&rewrite.path), &before, &after),
-            path: rewrite.path,
-            command: String::new(),
-        })),
-        Fix::Pull(pull) => Ok(pull.wanted().map(|command| Change {
-            id: id.to_owned(),
-            path: pull.folder,
-            diff: String::new(),
-            command,
-        })),
+        Fix::Rewrite(rewrites) => {
+            let wanted = wanted(&rewrites)?;
+            let diffs =
+                wanted.iter().map(|(rewrite, before, after)| diff(&name(&rewrite.path), before, after));
+            let path = wanted.first().map(|(rewrite, ..)| rewrite.path.clone());
+            Ok(path.map(|path| change(path, diffs.collect(), String::new())))
+        }
+        Fix::Pull(pull) => Ok(pull.wanted().map(|command| change(pull.folder, String::new(), command))),
     }
 }
 
 /// Makes the fix of a check. `watch` is told lines of a command that takes long.
 pub fn apply(subject: &Subject, id: &str, watch: &mut dyn FnMut(&str)) -> Result<Fixed, FixError> {
-    match Fix::of(subject, id)? {
-        Fix::Rewrite(rewrite) => rewrite.apply(),
-        Fix::Pull(pull) => pull.apply(watch),
+    let rewrites = match Fix::of(subject, id)? {
+        Fix::Rewrite(rewrites) => rewrites,
+        Fix::Pull(pull) => return pull.apply(watch),
+    };
+    let wanted = wanted(&rewrites)?;
+    for (rewrite, before, _) in &wanted {
+        rewrite.require_room(before)?;
     }
+    for (rewrite, before, after) in &wanted {
+        rewrite.write(before, after)?;
+    }
+    let first = wanted.first().map(|(rewrite, ..)| rewrite);
+    Ok(first
+        .map_or(Fixed::Nothing, |first| Fixed::Changed { path: first.path.clone(), backup: first.backup() }))
 }
 
-/// Takes a fix back: the file is what it was, byte for byte, and the backup is gone. Gives the file.
+/// Takes a fix back: every file is what it was, byte for byte, and the backups are gone. Gives the first file.
 pub fn undo(subject: &Subject, id: &str) -> Result<PathBuf, FixError> {
-    match Fix::of(subject, id)? {
-        Fix::Rewrite(rewrite) => rewrite.undo(),
-        Fix::Pull(_) => Err(FixError::NoFix(id.to_owned())),
+    let rewrites = match Fix::of(subject, id)? {
+        Fix::Rewrite(rewrites) => rewrites,
+        Fix::Pull(_) => return Err(FixError::NoFix(id.to_owned())),
+    };
+    let path = rewrites.first().map(|first| first.path.clone()).unwrap_or_default();
+    let kept: Vec<&Rewrite> = rewrites.iter().filter(|rewrite| rewrite.backup().exists()).collect();
+    if kept.is_empty() {
+        return Err(FixError::NoBackup(path));
     }
+    let old = kept.iter().map(|rewrite| rewrite.restorable()).collect::<Result<Vec<_>, _>>()?;
+    for (rewrite, old) in kept.iter().zip(old) {
+        rewrite.restore(&old)?;
+    }
+    Ok(path)
+}
+
+/// The files that change, with their texts before and after.
+fn wanted(rewrites: &[Rewrite]) -> Result<Vec<(&Rewrite, String, String)>, FixError> {
+    let mut found = Vec::new();
+    for rewrite in rewrites {
+        found.extend(rewrite.wanted()?.map(|(before, after)| (rewrite, before, after)));
+    }
+    Ok(found)
 }
 
 /// Whether there is a fix to take back.
 pub(crate) fn is_undoable(subject: &Subject, id: &str) -> bool {
+    let kept = |rewrites: &[Rewrite]| rewrites.iter().any(|rewrite| rewrite.backup().exists());
     fixes().any(|fix| fix == id)
-        && matches!(Fix::of(subject, id), Ok(Fix::Rewrite(rewrite)) if rewrite.backup().exists())
+        && matches!(Fix::of(subject, id), Ok(Fix::Rewrite(rewrites)) if kept(&rewrites))
 }
 
 /// How a check is fixed.
 enum Fix {
-    Rewrite(Rewrite),
+    Rewrite(Vec<Rewrite>),
     Pull(Pull),
 }
 
@@ -163,14 +190,11 @@ impl Fix {
         if id == SAMPLES {
             let file = subject.run.as_ref().and_then(|run| run.spec_file.clone());
             let path = file.ok_or_else(|| FixError::NoFix(id.to_owned()))?;
-            return Ok(Self::Rewrite(Rewrite { path, pack: None, change: more_samples }));
+            return Ok(Self::Rewrite(vec![Rewrite { path, pack: None, edit: Edit::MoreSamples }]));
         }
         let pack = Pack::open(&subject.pack)?;
         let part = match id {
-            SPECIAL_TOKENS => {
-                let path = pack.verifier().join("tokenizer_config.json");
-                return Ok(Self::Rewrite(Rewrite { path, pack: Some(pack), change: named_tokens }));
-            }
+            SPECIAL_TOKENS => return Ok(Self::Rewrite(token_rewrites(&pack))),
             "verifier-weights" => Some(pack.verifier()),
             "drafter-weights" => pack.drafter(),
             "f-theta-weights" => pack.f_theta(),
@@ -180,13 +204,49 @@ impl Fix {
     }
 }
 
-/// A fix that changes one place in a JSON file.
+/// The tokenizer's configuration, and the manifest where that states its digest: the engine would refuse the fixed file.
+fn token_rewrites(pack: &Pack) -> Vec<Rewrite> {
+    const FILE: &str = "tokenizer_config.json";
+    let rewrite = |path, edit| Rewrite { path, pack: Some(pack.clone()), edit };
+    let tokens = rewrite(pack.verifier().join(FILE), Edit::NameTokens);
+    let digest = || {
+        let old = tokens.original().ok()?;
+        let new = tokens.edit.of(&old).ok()??;
+        pack.manifest.sha256.get(&pack.manifest.verifier.join(FILE))?;
+        Some(Edit::Digest { from: files::sha256(old.as_bytes()), to: files::sha256(new.as_bytes()) })
+    };
+    let manifest = digest().map(|edit| rewrite(pack.folder.join("pack.json"), edit));
+    std::iter::once(tokens).chain(manifest).collect()
+}
+
+/// A change of one place in a JSON file.
+enum Edit {
+    /// A list of special tokens becomes an object.
+    NameTokens,
+    /// So many samples that the claim can be decided.
+    MoreSamples,
+    /// A stated digest follows its file.
+    Digest { from: String, to: String },
+}
+
+impl Edit {
+    /// The new text; none if it is good as it is; else what was found.
+    fn of(&self, text: &str) -> Result<Option<String>, String> {
+        match self {
+            Self::NameTokens => named_tokens(text),
+            Self::MoreSamples => more_samples(text),
+            // A file that never had the stated digest is left to the check of digests.
+            Self::Digest { from, to } => Ok(text.contains(from.as_str()).then(|| text.replace(from, to))),
+        }
+    }
+}
+
+/// A file that a fix changes.
 struct Rewrite {
     path: PathBuf,
     /// The pack that the file belongs to; none for a file of the user's own.
     pack: Option<Pack>,
-    /// The new text; none if it is good as it is; else what was found.
-    change: fn(&str) -> Result<Option<String>, String>,
+    edit: Edit,
 }
 
 impl Rewrite {
@@ -203,46 +263,52 @@ impl Rewrite {
         FixError::Unrecognised { path: self.path.clone(), found }
     }
 
+    /// The text as it was before any fix.
+    fn original(&self) -> Result<String, FixError> {
+        let backup = self.backup();
+        self.read(if backup.exists() { &backup } else { &self.path })
+    }
+
     /// The text before and after.
     fn wanted(&self) -> Result<Option<(String, String)>, FixError> {
         let before = self.read(&self.path)?;
-        let after = (self.change)(&before).map_err(|found| self.unrecognised(found))?;
+        let after = self.edit.of(&before).map_err(|found| self.unrecognised(found))?;
         Ok(after.map(|after| (before, after)))
     }
 
-    fn apply(&self) -> Result<Fixed, FixError> {
-        let Some((before, after)) = self.wanted()? else { return Ok(Fixed::Nothing) };
+    /// Checks that file and backup may be written.
+    fn require_room(&self, before: &str) -> Result<(), FixError> {
         self.require_place()?;
         let backup = self.backup();
-        if !backup.exists() {
-            files::write_atomic(&backup, before.as_bytes())?;
-        } else if self.read(&backup)? != before {
-            return Err(FixError::BackupInTheWay(backup));
+        match backup.exists() && self.read(&backup)? != before {
+            true => Err(FixError::BackupInTheWay(backup)),
+            false => Ok(()),
         }
-        files::write_atomic(&self.path, after.as_bytes())?;
-        Ok(Fixed::Changed { path: self.path.clone(), backup })
     }
 
-    fn undo(&self) -> Result<PathBuf, FixError> {
-        let backup = self.backup();
-        if !backup.exists() {
-            return Err(FixError::NoBackup(self.path.clone()));
-        }
+    fn write(&self, before: &str, after: &str) -> Result<(), FixError> {
+        files::write_atomic(&self.backup(), before.as_bytes())?;
+        Ok(files::write_atomic(&self.path, after.as_bytes())?)
+    }
+
+    /// The text that the file is to have again, if nobody has changed it since.
+    fn restorable(&self) -> Result<String, FixError> {
         self.require_place()?;
-        let old = self.read(&backup)?;
-        let fixed = (self.change)(&old).map_err(|found| self.unrecognised(found))?;
+        let old = self.read(&self.backup())?;
+        let fixed = self.edit.of(&old).map_err(|found| self.unrecognised(found))?;
         // A file that a crash or a user has put back already needs only its backup gone.
         let now = self.read(&self.path)?;
         if now != old && Some(&now) != fixed.as_ref() {
-            return Err(FixError::ChangedSince { path: self.path.clone(), backup });
+            return Err(FixError::ChangedSince { path: self.path.clone(), backup: self.backup() });
         }
+        Ok(old)
+    }
+
+    fn restore(&self, old: &str) -> Result<(), FixError> {
+        let backup = self.backup();
         files::write_atomic(&self.path, old.as_bytes())?;
-        std::fs::remove_file(&backup).map_err(|source| FileError::Io {
-            action: "cannot remove",
-            path: backup,
-            source,
-        })?;
-        Ok(self.path.clone())
+        std::fs::remove_file(&backup)
+            .map_err(|source| FileError::Io { action: "cannot remove", path: backup, source }.into())
     }
 
     /// A pack may name folders elsewhere by absolute paths; those are its parts. What leads out of it by `..` or by a link

@@ -1,6 +1,6 @@
 //! A fix is shown, made, taken back byte for byte, and made again; it writes nowhere else.
 
-use crate::support::{Sandbox, row, spec};
+use crate::support::{Sandbox, edit, row, spec};
 use preflight::{Fixed, PlannedRun, Status, Subject, apply, preview, undo};
 use serde_json::json;
 use std::fs;
@@ -79,6 +79,28 @@ fn a_fix_is_shown_made_taken_back_and_made_again() {
 
     make(&subject, TOKENS).unwrap();
     assert!(sandbox.content() == fixed, "the second time as the first");
+}
+
+/// The engine refuses a file whose digest is not the stated one, so the manifest follows.
+#[test]
+fn a_stated_digest_follows_its_file_and_comes_back() {
+    let (sandbox, config) = with_config(CONFIG);
+    let digest = files::sha256(CONFIG.as_bytes());
+    edit(&sandbox.pack().join("pack.json"), |manifest| {
+        manifest["sha256"] = json!({ "verifier/tokenizer_config.json": digest });
+    });
+    let (subject, before) = (sandbox.subject(), sandbox.content());
+    let change = preview(&subject, TOKENS).unwrap().unwrap();
+    assert!(change.diff.contains("+++ tokenizer_config.json") && change.diff.contains("+++ pack.json"));
+    make(&subject, TOKENS).unwrap();
+    assert_eq!(fs::read_to_string(&config).unwrap(), FIXED);
+    let manifest = fs::read_to_string(sandbox.pack().join("pack.json")).unwrap();
+    assert!(manifest.contains(&files::sha256(FIXED.as_bytes())) && !manifest.contains(&digest));
+    assert_eq!(row(&subject, "pack-digests").status, Status::Pass);
+    assert_eq!(make(&subject, TOKENS).unwrap(), Fixed::Nothing);
+    undo(&subject, TOKENS).unwrap();
+    fs::remove_dir_all(sandbox.root().join("cache")).unwrap();
+    assert!(sandbox.content() == before, "both files are as they were");
 }
 
 #[test]

@@ -9,11 +9,11 @@ export type Change = {
  */
 id: string, 
 /**
- * The file that changes; the folder in which a command runs.
+ * The file that changes, the first of several; the folder in which a command runs.
  */
 path: string, 
 /**
- * The change as a unified diff; empty where a command is run.
+ * The change as a unified diff of each file; empty where a command is run.
  */
 diff: string, 
 /**
