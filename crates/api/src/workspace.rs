@@ -132,7 +132,7 @@ pub fn default_spec(pack: &Path) -> RunSpec {
 
 /// Whether a verifier's folder has a chat template: in a file of its own, or in the tokenizer's configuration.
 fn has_template(verifier: &Path) -> bool {
-    let config = files::read_capped(&verifier.join("tokenizer_config.json"), CONFIG_CAP).unwrap_or_default();
+    let config = files::read_regular(&verifier.join("tokenizer_config.json"), CONFIG_CAP).unwrap_or_default();
     let config: Value = serde_json::from_slice(&config).unwrap_or_default();
     verifier.join("chat_template.jinja").exists() || config.get("chat_template").is_some_and(Value::is_string)
 }

@@ -43,7 +43,7 @@ impl Tokenizer {
         }
         let (template, template_place) = match optional(TEMPLATE) {
             Some(path) => {
-                let text = String::from_utf8_lossy(&files::read_capped(&path, CAP)?).into_owned();
+                let text = String::from_utf8_lossy(&files::read_regular(&path, CAP)?).into_owned();
                 files.push(path);
                 (Some(text), Some(TEMPLATE))
             }
@@ -170,7 +170,7 @@ impl Tokenizer {
 }
 
 fn read(path: &Path) -> Result<tokenizers::Tokenizer, Error> {
-    let bytes = files::read_capped(path, CAP * 16)?;
+    let bytes = files::read_regular(path, CAP * 16)?;
     tokenizers::Tokenizer::from_bytes(bytes)
         .map_err(|e| Error::Tokenizer { path: path.to_owned(), reason: e.to_string() })
 }

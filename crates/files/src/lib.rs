@@ -102,6 +102,22 @@ pub fn read_capped(path: &Path, cap: u64) -> Result<Vec<u8>, FileError> {
     Ok(bytes)
 }
 
+/// [`read_capped`] for files of strangers' folders: pipes and devices, which may never end, are errors.
+pub fn read_regular(path: &Path, cap: u64) -> Result<Vec<u8>, FileError> {
+    require_regular(path)?;
+    read_capped(path, cap)
+}
+
+/// Checks that a path, links followed, is an ordinary file. Merely opening a pipe may wait forever.
+pub fn require_regular(path: &Path) -> Result<fs::Metadata, FileError> {
+    let failed = |e| FileError::io("cannot read", path, e);
+    let meta = fs::metadata(path).map_err(failed)?;
+    match meta.is_file() {
+        true => Ok(meta),
+        false => Err(failed(io::Error::other("it is no ordinary file"))),
+    }
+}
+
 /// SHA-256 of a byte string, as 64 lower-case hexadecimal digits.
 pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))

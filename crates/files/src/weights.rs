@@ -1,6 +1,6 @@
 //! Headers of weight files: read and checked against the file's size, without the numbers behind them.
 
-use crate::{FileError, read_capped};
+use crate::{FileError, read_regular, require_regular};
 use safetensors::tensor::Metadata;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,12 +54,10 @@ pub struct Header {
 /// Size of a weight file in bytes. Empty files and Git LFS pointers are errors.
 pub fn weight_bytes(path: &Path) -> Result<u64, WeightsError> {
     let unreadable = |e| WeightsError::unreadable(path, &e);
+    let bytes = require_regular(path)
+        .map_err(|e| WeightsError::new(path, reason_of(&e), "check that the pack is complete and readable"))?
+        .len();
     let file = File::open(path).map_err(unreadable)?;
-    let meta = file.metadata().map_err(unreadable)?;
-    if !meta.is_file() {
-        return Err(WeightsError::new(path, "is no file", "copy the weights there"));
-    }
-    let bytes = meta.len();
     let mut head = Vec::new();
     file.take(POINTER.len() as u64).read_to_end(&mut head).map_err(unreadable)?;
     if bytes == 0 {
@@ -113,7 +111,7 @@ impl ShardIndex {
             weight_map: BTreeMap<String, String>,
         }
         let broken = |reason: String| WeightsError::new(path, reason, "download the file again");
-        let bytes = read_capped(path, INDEX_CAP).map_err(|e| broken(reason_of(&e)))?;
+        let bytes = read_regular(path, INDEX_CAP).map_err(|e| broken(reason_of(&e)))?;
         let document: Document =
             serde_json::from_slice(&bytes).map_err(|e| broken(format!("is no index of shards: {e}")))?;
         let outside = |name: &&String| Path::new(name).file_name() != Some(name.as_str().as_ref());

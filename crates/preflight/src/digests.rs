@@ -81,7 +81,7 @@ impl<'a> Digests<'a> {
             let joined = pack.folder.join(named);
             let unreadable = |source| FileError::Io { action: "cannot read", path: joined.clone(), source };
             let path = joined.canonicalize().map_err(unreadable)?;
-            let meta = path.metadata().map_err(unreadable)?;
+            let meta = files::require_regular(&path)?;
             let known = cache.get(&path).is_some_and(|kept| kept.belongs_to(&meta));
             Ok(Stated { named: named.clone(), path, meta, known })
         };

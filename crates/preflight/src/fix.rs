@@ -255,7 +255,7 @@ impl Rewrite {
     }
 
     fn read(&self, path: &Path) -> Result<String, FixError> {
-        let bytes = files::read_capped(path, CAP)?;
+        let bytes = files::read_regular(path, CAP)?;
         String::from_utf8(bytes).map_err(|_| self.unrecognised("is no UTF-8 text".into()))
     }
 
@@ -337,7 +337,7 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 
 fn diff(name: &str, before: &str, after: &str) -> String {
     let diff = similar::TextDiff::from_lines(before, after);
-    diff.unified_diff().context_radius(2).header(name, name).to_string()
+    diff.unified_diff().context_radius(1).header(name, name).to_string()
 }
 
 /// A list of special tokens as an object; a token's name is its text. The error says what was found instead.

@@ -9,7 +9,7 @@ const CAP: u64 = 64 << 20;
 
 /// A JSON file that must be there and be valid.
 pub(crate) fn read(path: &Path) -> Result<Value, Finding> {
-    let bytes = files::read_capped(path, CAP)
+    let bytes = files::read_regular(path, CAP)
         .map_err(|e| Finding::fail(e.to_string(), "download or copy the file"))?;
     serde_json::from_slice(&bytes)
         .map_err(|e| Finding::fail(format!("{} is not JSON: {e}", path.display()), "copy the file again"))

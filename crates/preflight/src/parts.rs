@@ -2,8 +2,8 @@
 
 use crate::check::{Finding, Found, Group};
 use crate::verifier::{damaged, found, incomplete, safetensors};
-use crate::{Place, Row, json, name, size};
-use protocol::Look;
+use crate::{Place, Row, json, name, size, word};
+use protocol::{DrafterEmbeddingScale, Look};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -53,7 +53,17 @@ pub(crate) const F_THETA_ROWS: &[Row] = &[
         why: "f_θ that was trained on another drafter has the right dimensions and restores something else.",
         look: origin,
     },
+    Row {
+        id: "f-theta-scale",
+        group: Group::FTheta,
+        title: "Trained with this embedding scale",
+        why: "The implementations feed the drafter embeddings of different scale; f_θ only works with the one that it was trained with.",
+        look: scale,
+    },
 ];
+
+/// What the reference's training feeds its drafter: the scaled embedding, scaled by √hidden once more.
+const REFERENCE_SCALE: DrafterEmbeddingScale = DrafterEmbeddingScale::Hidden;
 
 fn part(folder: Option<PathBuf>, name: &str) -> Result<PathBuf, Finding> {
     folder.ok_or_else(|| Finding::skipped(format!("the pack has no {name}")))
@@ -144,6 +154,38 @@ fn origin(place: &Place<'_>) -> Found {
         measured,
         "use the drafter that f_θ was trained on, or name its folder so if it is the same",
     ))
+}
+
+/// The scale that the pack states against what its files record.
+fn scale(place: &Place<'_>) -> Found {
+    let (f_theta, drafter) = (f_theta_folder(place)?, drafter_folder(place)?);
+    let stated = place.pack()?.manifest.drafter_embedding_scale;
+    let stated = stated.ok_or_else(|| Finding::skipped("pack.json states no scale"))?;
+    let recorded = match training_report(&f_theta) {
+        Some(_) => Some((REFERENCE_SCALE, "the training report is the reference's")),
+        None => recorded_scale(&drafter).map(|scale| (scale, "the drafter's configuration records it")),
+    };
+    let Some((recorded, source)) = recorded else {
+        let measured = format!("pack.json states × {}; nothing else records it", word(&stated));
+        return Err(Finding::skipped(measured));
+    };
+    if recorded == stated {
+        return Ok(Finding::pass(format!("× {}: {source}", word(&stated))));
+    }
+    let measured = format!("pack.json states × {}, but × {}: {source}", word(&stated), word(&recorded));
+    Err(Finding::fail(measured, "correct drafter_embedding_scale in pack.json"))
+}
+
+/// `kakeya_capture_embed_scale` of a drafter's configuration ends with what the scale comes to.
+fn recorded_scale(drafter: &Path) -> Option<DrafterEmbeddingScale> {
+    let config = json::read(&drafter.join("config.json")).ok()?;
+    let text = config.get("kakeya_capture_embed_scale")?.as_str()?;
+    match text.rsplit("==").next()?.trim() {
+        "raw_embedding * hidden_size" => Some(DrafterEmbeddingScale::Hidden),
+        "raw_embedding * sqrt(hidden_size)" => Some(DrafterEmbeddingScale::SqrtHidden),
+        "raw_embedding" => Some(DrafterEmbeddingScale::One),
+        _ => None,
+    }
 }
 
 /// The name that a checkpoint's configuration gives itself, without its organisation.

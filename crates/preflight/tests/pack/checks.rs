@@ -15,7 +15,7 @@ fn the_demo_pack_passes_every_check() {
     let sandbox = Sandbox::new();
     let subject = Subject { pack: demo_pack(), ..sandbox.planned(|_| ()) };
     let rows = rows(&subject);
-    assert_eq!(rows.len(), 34);
+    assert_eq!(rows.len(), 35);
     insta::with_settings!({ filters => [
         (r"[\d.]+ GiB free", "N GiB free"),
         (r"at most [\d.]+e-\d", "at most N"),
@@ -109,6 +109,14 @@ const FAULTS: &[Fault] = &[
         let report = json!({ "kind": "k3_f_theta_train", "config": { "drafter_id": "models/drafter" } });
         write(pack, "f_theta/training.json", &report.to_string());
     }),
+    ("another embedding scale than the drafter's configuration records", |pack| {
+        edit(&pack.join("pack.json"), |manifest| manifest["drafter_embedding_scale"] = json!("one"));
+    }),
+    ("another embedding scale than the reference trains with", |pack| {
+        edit(&pack.join("pack.json"), |manifest| manifest["drafter_embedding_scale"] = json!("one"));
+        let report = json!({ "kind": "k3_f_theta_train", "config": { "drafter_id": "models/drafter" } });
+        write(pack, "f_theta/training.json", &report.to_string());
+    }),
     ("a manifest of the future", |pack| edit(&pack.join("pack.json"), |m| m["format"] = json!(9))),
     ("a manifest without conventions", |pack| {
         edit(&pack.join("pack.json"), |m| drop(m.as_object_mut().unwrap().remove("value_rule")));
@@ -161,6 +169,12 @@ const UNIX_FAULTS: &[Fault] = &[
         fs::remove_dir_all(pack.join("verifier")).unwrap();
         link("verifier", &pack.join("verifier"));
     }),
+    ("pipes in the place of files", |pack| {
+        for file in ["verifier/model.safetensors", "verifier/tokenizer_config.json", "drafter/config.json"] {
+            pipe(&pack.join(file));
+        }
+    }),
+    ("a pipe in the place of the manifest", |pack| pipe(&pack.join("pack.json"))),
     ("no fault, a link back to the pack inside it", |pack| link("..", &pack.join("verifier/pack"))),
     ("no fault, a file whose name is no UTF-8 beside the weights", |pack| {
         fs::write(pack.join("verifier").join(no_utf8("model-", ".safetensors")), "").unwrap();
@@ -174,6 +188,13 @@ const UNIX_FAULTS: &[Fault] = &[
         }
     }),
 ];
+
+/// A pipe that nobody writes to: whoever opens it waits forever.
+#[cfg(unix)]
+fn pipe(at: &Path) {
+    let _ = fs::remove_file(at);
+    assert!(std::process::Command::new("mkfifo").arg(at).status().unwrap().success());
+}
 
 #[cfg(unix)]
 fn link(target: &str, at: &Path) {
@@ -363,6 +384,33 @@ fn one_check_alone_asks_the_engine_only_if_it_needs_it() {
     }
     let error = preflight::check(&subject, "no-such", &never).unwrap_err();
     assert_eq!(error.to_string(), "there is no check \"no-such\"");
+}
+
+/// A device that never ends is no file to hash.
+#[cfg(unix)]
+#[test]
+fn devices_are_not_hashed() {
+    let sandbox = Sandbox::new();
+    edit(&sandbox.pack().join("pack.json"), |manifest| manifest["sha256"] = json!({ "/dev/zero": "0" }));
+    let told = line(&row(&sandbox.subject(), "pack-digests"));
+    assert_eq!(
+        told,
+        "fail pack-digests: cannot read /dev/zero: it is no ordinary file → copy the pack again"
+    );
+}
+
+#[test]
+fn a_device_that_is_not_there_is_told() {
+    let sandbox = Sandbox::new();
+    let subject = sandbox.planned(|spec| spec.device = protocol::Device::Cuda);
+    let rows = rows(&subject);
+    let of = |id: &str| rows.iter().find(|row| row.id == id).unwrap();
+    if of("engine-device").status == Status::Pass {
+        eprintln!("skipped: there is a GPU");
+        return;
+    }
+    assert_eq!(of("engine-device").status, Status::Fail, "{:?}", of("engine-device"));
+    assert_eq!(line(of("engine-self-test")), "skipped engine-self-test: the device cannot be used");
 }
 
 #[test]

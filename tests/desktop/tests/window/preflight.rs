@@ -66,7 +66,7 @@ async fn a_fault_is_shown_fixed_and_taken_back() {
 async fn in_the_dark(folder: &Path) {
     let window = Window::open(folder, &folder.join("unused.html"), Theme::Dark).await;
     window.find(&format!("{ROW}[data-status=fail]")).await;
-    window.screenshot("dark-1-preflight").await;
+    window.screenshot("dark-1-preflight-fault").await;
     window.click(".failing .link").await;
     window.click(&format!("{ROW} [data-fix]")).await;
     window.find(&format!("{ROW} [data-change]")).await;
