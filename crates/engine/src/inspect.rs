@@ -45,7 +45,7 @@ pub fn inspect(spec: &RunSpec) -> Result<Inspection, Error> {
         forecast: longest.and_then(|prompt| parts.forecast(spec, prompt)),
         dimensions: parts.dimensions().map(|dimensions| dimensions.told(|()| ())),
         verifier: Seen::at(|| gemma::outline(&pack.verifier())).told(Clone::clone),
-        tensors: Some(parts.verifier.told(tensor_facts)),
+        tensors: parts.verifier.told(tensor_facts),
         tokenizer: parts.tokenizer.told(tokenizer_facts),
         drafter: parts.drafter.map(|drafter| drafter.told(drafter_facts)),
         f_theta: parts.f_theta.map(|f_theta| f_theta.told(|f_theta| FThetaFacts { rank: f_theta.rank() })),

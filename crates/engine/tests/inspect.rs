@@ -38,7 +38,7 @@ fn headers_say_what_loading_says() {
     let spec = spec(&demo_pack());
     let seen = engine::inspect(&spec).unwrap();
     let loaded = Engine::load(Candle::cpu(), &demo_pack(), &spec.arms).unwrap().loaded;
-    let tensors = seen.tensors.unwrap().found.unwrap();
+    let tensors = seen.tensors.found.unwrap();
     assert_eq!((tensors.layers, tensors.types), (loaded.layers, loaded.weights_dtype));
     assert_eq!(seen.tokenizer.found.unwrap().stop_tokens, loaded.stop_tokens);
     assert!(seen.dimensions.unwrap().found.is_ok());

@@ -121,7 +121,7 @@ fn dimensions(place: &Place<'_>) -> Found {
     f_theta_folder(place)?;
     let inspection = place.inspection()?;
     let (_, seconds) = looked_at(&inspection.dimensions)?;
-    let layers = looked_at(&inspection.tensors)?.0.layers.len();
+    let layers = found(&inspection.tensors)?.layers.len();
     Ok(Finding::pass(format!("{layers} layers as the verifier has them, and the drafter")).took(seconds))
 }
 

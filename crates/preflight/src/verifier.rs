@@ -137,7 +137,7 @@ fn tensors(place: &Place<'_>) -> Found {
     let inspection = place.inspection()?;
     found(&inspection.verifier).map_err(|_| Finding::skipped("the configuration cannot be used"))?;
     weights(place).map_err(incomplete)?;
-    let look = inspection.tensors.as_ref().ok_or_else(|| Finding::skipped("not looked at"))?;
+    let look = &inspection.tensors;
     let facts = found(look)?;
     let mut shapes: Vec<String> =
         facts.layers.iter().map(|layer| format!("{} × {}", layer.kv_heads, layer.head_dim)).collect();

@@ -24,7 +24,7 @@ pub struct Inspection {
     /// The verifier's configuration.
     pub verifier: Look<VerifierFacts>,
     /// The verifier's tensors: all there, with the dimensions and types that the configuration asks for.
-    pub tensors: Option<Look<TensorFacts>>,
+    pub tensors: Look<TensorFacts>,
     /// The tokenizer.
     pub tokenizer: Look<TokenizerFacts>,
     /// The special tokens against the configuration: how many were compared.
