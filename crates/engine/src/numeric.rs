@@ -193,27 +193,20 @@ pub(crate) fn softmax(
 #[inline(always)]
 pub(crate) fn sin_cos(angle: f32) -> (f32, f32) {
     const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5 · 2^52: adding it rounds to an integer
-    const HIGH: f64 = 1.570_796_326_734_125_614_17; // π/2 in 33 bits, so that products with integers are exact
-    const LOW: f64 = 6.077_100_506_506_192_249_32e-11; // the rest of π/2
+    const HIGH: f64 = 1.570_796_326_734_125_6; // π/2 in 33 bits, so that products with integers are exact
+    const LOW: f64 = 6.077_100_506_506_192e-11; // the rest of π/2
     let x = f64::from(angle);
     let shifted = x.mul_add(std::f64::consts::FRAC_2_PI, ROUND);
     let (n, quadrant) = (shifted - ROUND, shifted.to_bits());
     let r = n.mul_add(-LOW, n.mul_add(-HIGH, x));
     let s = r * r;
-    let mut sine = 2.718_311_493_989_821_906_4e-6;
-    for coefficient in
-        [-1.983_933_483_609_663_173_47e-4, 8.333_329_385_889_463_175_6e-3, -0.166_666_666_416_265_235_595]
-    {
+    let mut sine = 2.718_311_493_989_822e-6;
+    for coefficient in [-0.000_198_393_348_360_966_32, 0.008_333_329_385_889_463, -0.166_666_666_416_265_24] {
         sine = s.mul_add(sine, coefficient);
     }
     sine = (r * s).mul_add(sine, r);
-    let mut cosine = 2.439_044_879_627_740_906_54e-5;
-    for coefficient in [
-        -1.388_676_377_460_992_946_92e-3,
-        4.166_662_332_373_906_318_94e-2,
-        -0.499_999_997_251_031_003_12,
-        1.0,
-    ] {
+    let mut cosine = 2.439_044_879_627_741e-5;
+    for coefficient in [-0.001_388_676_377_460_993, 0.041_666_623_323_739_06, -0.499_999_997_251_031, 1.0] {
         cosine = s.mul_add(cosine, coefficient);
     }
     let (sine, cosine) = if quadrant & 1 == 0 { (sine, cosine) } else { (cosine, -sine) };
