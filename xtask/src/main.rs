@@ -4,11 +4,14 @@ mod bench;
 mod cuda;
 mod demo;
 mod error;
+mod mac;
+mod mlx;
 mod place;
 mod process;
 mod setup;
 mod tally;
 mod test;
+mod tool;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -46,6 +49,12 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Build the program with MLX where that is not built anyhow.
+    Mlx {
+        /// Only lint what is built with MLX, and everything for macOS.
+        #[arg(long)]
+        check: bool,
+    },
     /// Measure how fast it is on this machine.
     Bench {
         /// What to measure.
@@ -71,6 +80,8 @@ fn main() -> ExitCode {
         Command::Test => test::everything(),
         Command::Cuda { check: true } => cuda::check(),
         Command::Cuda { check: false } => cuda::build(),
+        Command::Mlx { check: true } => mlx::check().and_then(|()| mac::check()),
+        Command::Mlx { check: false } => mlx::build(),
         Command::Bench { subject: Subject::Audit, .. } => bench::audit(),
         Command::Bench { subject: Subject::Engine, samples } => bench::engine(samples),
     };

@@ -2,7 +2,7 @@
 
 use crate::{ErrorReport, error};
 use niah::{PromptVariant, Rung};
-use protocol::{Arm, Backend, Decode, Device, Pack, Restore, RunSpec};
+use protocol::{Arm, Backend, Decode, Pack, Restore, RunSpec};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use ts_rs::TS;
@@ -99,8 +99,8 @@ fn entry(folder: &Path) -> PackEntry {
 pub fn default_spec(pack: &Path) -> RunSpec {
     RunSpec {
         pack: pack.to_owned(),
-        backend: Backend::Candle,
-        device: Device::Cpu,
+        backend: Backend::default(),
+        device: Backend::default().device(),
         arms: vec![
             Arm::Oracle,
             Arm::SinkWindow,

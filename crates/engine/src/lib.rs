@@ -10,6 +10,9 @@ pub mod f_theta;
 pub mod fidelity;
 pub mod gemma;
 mod gguf;
+mod library;
+#[cfg(any(feature = "mlx", target_os = "macos"))]
+pub mod mlx;
 pub mod noise;
 mod numeric;
 pub mod pack;
@@ -21,4 +24,5 @@ pub mod tokenizer;
 mod weights;
 
 pub use error::Error;
+pub use library::self_test;
 pub use serve::{Identity, ServeError, serve};

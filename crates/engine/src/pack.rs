@@ -181,9 +181,13 @@ fn digest(pack: &Pack, path: &Path) -> Result<WeightFile, Error> {
 
 /// Two readings of a device's memory as one: its own high-water mark only grows, what is in use is sampled.
 fn highest(earlier: Option<DeviceMemory>, now: Option<DeviceMemory>) -> Option<DeviceMemory> {
-    let used = |reading: &DeviceMemory| reading.used_bytes;
-    let used_bytes = earlier.iter().chain(&now).map(used).max()?;
-    now.or(earlier).map(|reading| DeviceMemory { used_bytes, ..reading })
+    let (Some(earlier), Some(now)) = (earlier, now) else { return now.or(earlier) };
+    Some(DeviceMemory {
+        allocator_active_bytes: earlier.allocator_active_bytes.max(now.allocator_active_bytes),
+        allocator_cache_bytes: earlier.allocator_cache_bytes.max(now.allocator_cache_bytes),
+        used_bytes: earlier.used_bytes.max(now.used_bytes),
+        ..now
+    })
 }
 
 /// Highest resident set of this process, as Linux reports it (`VmHWM`).
