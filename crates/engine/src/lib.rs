@@ -8,6 +8,7 @@ pub mod drafter;
 mod error;
 pub mod f_theta;
 pub mod fidelity;
+mod footprint;
 pub mod gemma;
 mod gguf;
 mod library;

@@ -5,7 +5,6 @@
 #[macro_use]
 mod support;
 
-use engine::backend::Backend;
 use engine::candle::Candle;
 use engine::decode::{Models, Settings};
 use engine::drafter::Drafter;

@@ -5,7 +5,6 @@
 #[macro_use]
 mod support;
 
-use engine::backend::Backend;
 use engine::decode::Models;
 use engine::drafter::Drafter;
 use engine::f_theta::FTheta;

@@ -3,10 +3,8 @@
 #![cfg(any(feature = "mlx", target_os = "macos"))]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[macro_use]
 mod support;
 
-use engine::backend::Backend;
 use engine::candle::Candle;
 use engine::decode::{Models, Settings};
 use engine::drafter::Drafter;

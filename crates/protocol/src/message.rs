@@ -372,8 +372,8 @@ pub struct TrialMemory {
     pub kv_full_formula: KvBytes,
     /// The model's own cache, whose sliding layers keep their window, by formula, at the same length.
     pub kv_native_formula: KvBytes,
-    /// Highest resident set of the engine process since it started, bytes, as the operating system reports it; on systems
-    /// that report no peak, the resident set when the trial ended.
+    /// Highest resident set of the engine process since it started, bytes, as the operating system reports it; on macOS its
+    /// highest physical footprint; on systems that report no peak, the resident set when the trial ended.
     pub process_peak_bytes: Option<u64>,
     /// Memory of the device and of the library's allocator; null where neither is known.
     pub device: Option<DeviceMemory>,

@@ -241,7 +241,9 @@ fn memory(facts: &RunFacts, results: &RungResults) -> Value {
     let mut blocks = per_arm(facts, results, |_, trials| arm_memory(facts, trials));
     let peak = results.arms.iter().filter_map(|(_, trials)| process_peak(trials)).max();
     if let Some(bytes) = peak {
-        let label = "highest resident set of the engine process since its start";
+        let counted =
+            if facts.hello.host.os.contains("macOS") { "physical footprint" } else { "resident set" };
+        let label = format!("highest {counted} of the engine process since its start");
         blocks["engine_process"] =
             json!({ "figures": [{ "label": label, "kind": MemoryKind::ProcessFootprint, "bytes": bytes }] });
     }

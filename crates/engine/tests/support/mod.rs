@@ -1,6 +1,6 @@
 //! What the tests against stored outputs share.
 
-#![allow(dead_code, reason = "each test program uses its part")]
+#![allow(dead_code, unused_macros, reason = "each test program uses its part")]
 #![allow(missing_docs, reason = "names say it")]
 
 use engine::backend::Backend;
