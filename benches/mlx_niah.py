@@ -2,8 +2,9 @@
 
     python mlx_niah.py PACK VERIFIER (stored or float32)
 
-Reads one request a line, {"arm": "oracle" or "restored:s5", "decode": "incremental" or "reforward", "prompt": TEXT}
-(restored in the re-forward loop alone), and answers each with {"seconds", "text", "prompt_tokens", "prefill_s", "tokens", "decode_s"}. The verifier is mlx-lm's own, as
+Reads one request a line, {"arm": "oracle" or "restored:s5", "decode": "forced" or "reforward", "prompt": TEXT, "tokens": N}
+(restored in the re-forward loop alone), and answers each with {"seconds", "text", "prompt_tokens", "prefill_s", "tokens",
+"decode_s"}. The forced loop goes on for N tokens, whatever they are. The verifier is mlx-lm's own, as
 are its cache and its loop; VERIFIER is its folder. The re-forward loops are the reference's: the whole sequence again for
 every token, without a cache; what is restored is made once, from the prompt.
 """
@@ -124,6 +125,11 @@ class Verifier:
         self.rows = rows | {place: kv for place, kv in captured.items() if self.full[place[0]]}
         mx.eval(list(self.rows.values()))
 
+    def cached(self, ids, wanted):
+        """Tokens of mlx-lm's own loop."""
+        for token, _ in generate_step(ids, self.model, max_tokens=wanted, prefill_step_size=CHUNK):
+            yield token
+
     def again(self, ids):
         """Tokens of the re-forward loop."""
         while True:
@@ -131,21 +137,21 @@ class Verifier:
             yield token
             ids = mx.concatenate([ids, mx.array([token])])
 
-    def answer(self, arm, decode, ids):
+    def answer(self, arm, decode, ids, wanted):
         start = time.perf_counter()
         self.unhooked()
         self.rows = {}
         if arm == "restored:s5":
             self.restore(ids)
-        if decode == "incremental":
-            steps = (token for token, _ in generate_step(ids, self.model, max_tokens=MAX_NEW_TOKENS, prefill_step_size=CHUNK))
+        if decode == "forced":
+            steps, stops, most = self.cached(ids, wanted), set(), wanted
         else:
-            steps = self.again(ids)
+            steps, stops, most = self.again(ids), self.stops, MAX_NEW_TOKENS
         generated, first = [], None
         for token in steps:
             first = first or time.perf_counter()
             generated.append(token)
-            if token in self.stops or len(generated) == MAX_NEW_TOKENS:
+            if token in stops or len(generated) == most:
                 break
         end = time.perf_counter()
         return {
@@ -165,7 +171,7 @@ def main():
         request = json.loads(line)
         message = [{"role": "user", "content": request["prompt"]}]
         ids = mx.array(verifier.tokenizer.apply_chat_template(message, add_generation_prompt=True, return_dict=False))
-        print(json.dumps(verifier.answer(request["arm"], request["decode"], ids)), flush=True)
+        print(json.dumps(verifier.answer(request["arm"], request["decode"], ids, request["tokens"])), flush=True)
 
 
 if __name__ == "__main__":

@@ -73,6 +73,12 @@ impl Mlx {
         }
     }
 
+    /// Queries that are scored at once. Fewer leave out more of the keys that none of them sees; the GPU has kernels that
+    /// leave them out, and waits for each launch.
+    fn block(&self) -> usize {
+        if self.device == protocol::Device::Metal { 512 } else { 128 }
+    }
+
     /// Bounds what MLX keeps of freed memory, and on a Mac keeps two thirds of the memory, where the weights lie, from
     /// being paged out; a system that cannot wire memory computes all the same.
     fn limit_memory(&self) -> Result<(), Error> {
@@ -187,7 +193,7 @@ impl Backend for Mlx {
     }
 
     fn attention(&self, q: &Array, keys: &[Segment<Array>], scale: f32, mask: Mask) -> Result<Array, Error> {
-        attention::attention(q, keys, scale, mask)
+        attention::attention(q, keys, scale, mask, self.block())
     }
 
     fn attention_mass(

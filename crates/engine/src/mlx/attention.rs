@@ -8,16 +8,19 @@ use mlx_rs::fast::{ScaledDotProductAttentionMask as Shown, scaled_dot_product_at
 use mlx_rs::{Array, ops};
 use std::ops::Range;
 
-/// Queries that are scored at once: a prefill chunk. Bounds the scores of sliding layers to block × (window + block).
-const BLOCK: usize = 512;
-
-/// See [`crate::backend::Backend::attention`].
-pub(super) fn attention(q: &Array, keys: &[Segment<Array>], scale: f32, mask: Mask) -> Result<Array, Error> {
+/// See [`crate::backend::Backend::attention`]; `block` queries are scored at once.
+pub(super) fn attention(
+    q: &Array,
+    keys: &[Segment<Array>],
+    scale: f32,
+    mask: Mask,
+    block: usize,
+) -> Result<Array, Error> {
     let [heads, queries, dim] = dims(q)?;
     let first = queried(keys, queries as usize)?;
     let mut blocks = Vec::new();
-    for start in (0..queries as usize).step_by(BLOCK) {
-        let end = (start + BLOCK).min(queries as usize);
+    for start in (0..queries as usize).step_by(block) {
+        let end = (start + block).min(queries as usize);
         let seen = seen(keys, mask, first + start..first + end, |x, range| part(x, 1, range))?;
         let side =
             |side: fn(&Segment<Array>) -> &Array| joined(&seen, side)?.expand_dims(0).map_err(Error::from);
