@@ -5,6 +5,7 @@ use crate::place;
 use crate::process::{command, installed, run, run_tests};
 use crate::tally::Tally;
 use crate::tool::Tool;
+use std::path::PathBuf;
 use std::process::Command;
 
 /// What translates the headers of mlx-c; the release that mlx-sys builds with.
@@ -61,8 +62,13 @@ pub(crate) fn build() -> Result<(), Error> {
 }
 
 /// The program that [`build`] makes.
-pub(crate) fn program() -> std::path::PathBuf {
+pub(crate) fn program() -> PathBuf {
     place::cache().join("mlx-build/debug/kakeya-gate")
+}
+
+/// An example of the engine that runs on MLX.
+pub(crate) fn example(name: &str) -> Command {
+    with_mlx("run", &["--quiet", "--example", name, "--"])
 }
 
 /// Lints what only a build with MLX compiles.
