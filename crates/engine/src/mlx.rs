@@ -258,6 +258,10 @@ impl Backend for Mlx {
         index.try_item_exact().map_err(|error| Error::Tensor(error.to_string()))
     }
 
+    fn start(&self, pending: &Array) -> Result<(), Error> {
+        Ok(transforms::async_eval([pending])?)
+    }
+
     fn evaluate(&self, pending: &[&Array]) -> Result<(), Error> {
         Ok(transforms::eval(pending.iter().copied())?)
     }

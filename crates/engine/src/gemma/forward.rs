@@ -210,6 +210,7 @@ impl<B: Backend> Gemma<B> {
                 h = b.add(&h, &self.norm(&b.linear(&gated, &input.projection)?, &input.norm)?)?;
             }
             h = b.scale(&h, layer.scalar)?;
+            b.start(&h)?;
         }
         pass.cache.advance(b, positions.end)?;
         Ok(h)
