@@ -1,4 +1,4 @@
-//! MLX beside candle: set up, linted, built, tested.
+//! MLX beside candle: set up, built, tested.
 
 use crate::error::Error;
 use crate::place;
@@ -56,7 +56,8 @@ fn prebuilt() -> Result<(), Error> {
 /// Builds `kakeya-gate` with MLX.
 pub(crate) fn build() -> Result<(), Error> {
     set_up()?;
-    run(&mut with_mlx("build", &["--bins"]))?;
+    // With the examples, so that cargo chooses the features that the tests are built with, and nothing is built twice.
+    run(&mut with_mlx("build", &["--bins", "--examples"]))?;
     println!("{}", program().display());
     Ok(())
 }
@@ -69,16 +70,6 @@ pub(crate) fn program() -> PathBuf {
 /// An example of the engine that runs on MLX.
 pub(crate) fn example(name: &str) -> Command {
     with_mlx("run", &["--quiet", "--example", name, "--"])
-}
-
-/// Lints what only a build with MLX compiles.
-pub(crate) fn check() -> Result<(), Error> {
-    if !HAS_WHEEL || cfg!(target_os = "macos") {
-        println!("MLX not linted here: on a Mac it is part of every build, elsewhere it is for x86-64");
-        return Ok(());
-    }
-    set_up()?;
-    run(&mut with_mlx("clippy", &["--all-targets", "--", "--deny", "warnings"]))
 }
 
 /// The tests on MLX, one at a time.

@@ -43,18 +43,16 @@ impl Mlx {
             protocol::Device::Metal if !cfg!(target_os = "macos") => {
                 return Err(unusable("Metal", "only macOS has it".into()));
             }
-            protocol::Device::Metal => mlx_rs::Device::set_default(&mlx_rs::Device::gpu()),
+            protocol::Device::Metal => {
+                use_bundled_kernels()?;
+                mlx_rs::Device::set_default(&mlx_rs::Device::gpu());
+            }
             protocol::Device::Cpu => mlx_rs::Device::set_default(&mlx_rs::Device::cpu()),
         }
         let mlx = Self { device };
         mlx.probe().map_err(|error| unusable("MLX", format!("a small product fails on it: {error}")))?;
         mlx.limit_memory()?;
         Ok(mlx)
-    }
-
-    /// Where it computes.
-    pub fn device(&self) -> protocol::Device {
-        self.device
     }
 
     /// Multiplies two small matrices whose product is known and gives the seconds it took.
@@ -88,6 +86,23 @@ impl Mlx {
         }
         Ok(())
     }
+}
+
+/// Takes Metal's kernels from the program's own folder or bundle, where they lie there: MLX itself looks only where it was
+/// built or installed.
+#[cfg(target_os = "macos")]
+fn use_bundled_kernels() -> Result<(), Error> {
+    let program = std::env::current_exe().unwrap_or_default();
+    let places = ["mlx.metallib", "../Resources/mlx.metallib"].map(|place| program.with_file_name(place));
+    match places.iter().find(|place| place.is_file()) {
+        Some(place) => Ok(mlx_rs::metal::set_metallib_path(place.to_string_lossy())?),
+        None => Ok(()),
+    }
+}
+
+#[cfg(not(target_os = "macos"))]
+fn use_bundled_kernels() -> Result<(), Error> {
+    Ok(())
 }
 
 /// All memory of this machine, bytes; 0 where the system does not tell.
