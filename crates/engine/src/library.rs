@@ -3,7 +3,6 @@
 use crate::Error;
 use crate::backend::Backend;
 use crate::candle::{self, Candle};
-use crate::inspect;
 #[cfg(any(feature = "mlx", target_os = "macos"))]
 use crate::mlx::{self, Mlx};
 use crate::pack::Engine;
@@ -59,11 +58,11 @@ pub(crate) fn load(
 /// Looks at the pack of `spec` and at the library and device that it asks for. Fails where the pack's manifest cannot be used.
 pub fn inspect(spec: &RunSpec) -> Result<Inspection, Error> {
     match spec.backend {
-        protocol::Backend::Candle => inspect::inspect(spec, || Candle::open(spec.device)),
+        protocol::Backend::Candle => crate::inspect::inspect(spec, || Candle::open(spec.device)),
         #[cfg(any(feature = "mlx", target_os = "macos"))]
-        protocol::Backend::Mlx => inspect::inspect(spec, || Mlx::open(spec.device)),
+        protocol::Backend::Mlx => crate::inspect::inspect(spec, || Mlx::open(spec.device)),
         #[cfg(not(any(feature = "mlx", target_os = "macos")))]
-        protocol::Backend::Mlx => inspect::inspect(spec, || Err::<Candle, _>(without_mlx())),
+        protocol::Backend::Mlx => crate::inspect::inspect(spec, || Err::<Candle, _>(without_mlx())),
     }
 }
 

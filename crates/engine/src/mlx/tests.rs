@@ -209,7 +209,7 @@ fn experts_are_the_same_together_and_chosen_few_rows_and_many() {
                     let factors = (0..count).map(|i| 0.5 + i as f32 / 20.0).collect();
                     let experts = b.experts(gate, up, stored(&[count, hidden, inner], 1.3), factors).unwrap();
                     let x =
-                        b.scale(&wave(b, &[rows, hidden], 0.9), if quantised { 0.05 } else { 0.2 }).unwrap();
+                        b.scale(&wave(b, &[rows, hidden], 0.9), if quantised { 0.5 } else { 0.2 }).unwrap();
                     b.mixture(&x, &wave(b, &[rows, count], 2.1), 2, &experts).unwrap()
                 });
             }
