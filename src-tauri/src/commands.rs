@@ -2,14 +2,15 @@
 
 use crate::{Desk, ask};
 use api::{
-    Cancel, ComparisonView, ErrorReport, EvidenceDetail, EvidenceList, Export, PreflightReport, Run,
-    RunEvent, Workspace,
+    Cancel, ComparisonView, ErrorReport, EvidenceDetail, EvidenceList, Export, PreflightReport,
+    PreflightRequest, Run, RunEvent, Workspace,
 };
-use evidence::GateReport;
-use preflight::Check;
+use evidence::{GateReport, OverriddenCheck};
+use preflight::{Change, Check, DigestProgress, Fixed};
 use protocol::RunSpec;
 use std::path::PathBuf;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use tauri::ipc::Channel;
 use tauri::{AppHandle, State};
 
@@ -42,13 +43,50 @@ pub(crate) async fn open_workspace(folder: PathBuf) -> Answer<Workspace> {
 }
 
 #[tauri::command]
-pub(crate) async fn preflight(pack: PathBuf) -> Answer<PreflightReport> {
-    aside(move || api::preflight(&pack, &api::program_beside()?)).await
+pub(crate) async fn preflight(request: PreflightRequest) -> Answer<PreflightReport> {
+    aside(move || api::preflight(&request, &api::program_beside()?)).await
 }
 
 #[tauri::command]
-pub(crate) async fn preflight_check(pack: PathBuf, id: String) -> Answer<Check> {
-    aside(move || api::preflight_check(&pack, &api::program_beside()?, &id)).await
+pub(crate) async fn preflight_check(request: PreflightRequest, id: String) -> Answer<Check> {
+    aside(move || api::preflight_check(&request, &api::program_beside()?, &id)).await
+}
+
+#[tauri::command]
+pub(crate) async fn preflight_fix_preview(request: PreflightRequest, id: String) -> Answer<Option<Change>> {
+    aside(move || api::preflight_fix_preview(&request, &id)).await
+}
+
+/// Makes the fix of a check; lines of a command that takes long come on the way.
+#[tauri::command]
+pub(crate) async fn preflight_fix(
+    request: PreflightRequest,
+    id: String,
+    on_line: Channel<String>,
+) -> Answer<Fixed> {
+    aside(move || api::preflight_fix(&request, &id, &mut |line| drop(on_line.send(line.to_owned())))).await
+}
+
+#[tauri::command]
+pub(crate) async fn preflight_undo(request: PreflightRequest, id: String) -> Answer<PathBuf> {
+    aside(move || api::preflight_undo(&request, &id)).await
+}
+
+/// Hashes what the pack's manifest states digests of, until done or until another pack is to be hashed.
+#[tauri::command]
+pub(crate) async fn preflight_digests(
+    desk: State<'_, Desk>,
+    pack: PathBuf,
+    on_progress: Channel<DigestProgress>,
+) -> Answer<()> {
+    let turns = Arc::clone(&desk.hashing);
+    let turn = turns.fetch_add(1, Ordering::Relaxed) + 1;
+    aside(move || {
+        api::preflight_digests(&pack, &mut |progress| {
+            on_progress.send(progress).is_ok() && turns.load(Ordering::Relaxed) == turn
+        })
+    })
+    .await
 }
 
 #[tauri::command]
@@ -66,18 +104,19 @@ pub(crate) fn check_spec(spec: RunSpec) -> Answer<()> {
     Ok(spec.check().map_err(api::RunError::from)?)
 }
 
-/// Runs to the end; one run at a time.
+/// Runs to the end; one run at a time. `overridden` are the failing checks that the user decided to run in spite of.
 #[tauri::command]
 pub(crate) async fn run(
     desk: State<'_, Desk>,
     spec: RunSpec,
     out: PathBuf,
+    overridden: Vec<OverriddenCheck>,
     on_event: Channel<RunEvent>,
 ) -> Answer<Vec<PathBuf>> {
     let cancel = Cancel::default();
     claim(&desk, &cancel)?;
     let outcome = aside(move || {
-        let run = Run { spec, out, program: api::program_beside()?, cancel };
+        let run = Run { spec, out, program: api::program_beside()?, cancel, overridden };
         // A closed window no longer listens; its run is about to end with it.
         Ok(run.execute(|event| drop(on_event.send(event)))?)
     })

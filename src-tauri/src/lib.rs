@@ -6,7 +6,8 @@ mod commands;
 use clap::Parser;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 
 /// Reviews of long-context evidence: preflight, run, compare, gate.
 #[derive(Debug, Parser)]
@@ -24,6 +25,8 @@ struct Desk {
     workspace: Option<PathBuf>,
     /// Stops the run that is going on.
     running: Mutex<Option<api::Cancel>>,
+    /// Counts requests to hash a pack: the newest is the one that goes on.
+    hashing: Arc<AtomicU64>,
 }
 
 /// Opens the window and returns when it closes.
@@ -34,7 +37,7 @@ struct Desk {
 )]
 pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
-    let desk = Desk { workspace: arguments.workspace, running: Mutex::default() };
+    let desk = Desk { workspace: arguments.workspace, ..Desk::default() };
     // An engine ends when its input closes, so none outlives the window.
     let outcome = tauri::Builder::default()
         .plugin(tauri_plugin_dialog::init())
@@ -45,6 +48,10 @@ pub fn run() -> ExitCode {
             commands::open_workspace,
             commands::preflight,
             commands::preflight_check,
+            commands::preflight_fix_preview,
+            commands::preflight_fix,
+            commands::preflight_undo,
+            commands::preflight_digests,
             commands::preflight_markdown,
             commands::default_spec,
             commands::check_spec,

@@ -6,6 +6,7 @@ mod audit;
 mod bad_input;
 mod gate;
 mod main_job;
+mod preflight;
 mod program;
 mod prompts;
 mod selftest;

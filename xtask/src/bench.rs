@@ -18,6 +18,10 @@ const MLX_LM: [&str; 3] = [
     "mlx==0.32.2",
     if cfg!(target_os = "macos") { "mlx-metal==0.32.2" } else { "mlx-cpu==0.32.2" },
 ];
+/// What programs that answer from a GGUF file are run with.
+const LLAMA_CPP: [&str; 1] = ["llama-cpp-python==0.3.36"];
+const PYTORCH_GGUF: [&str; 5] =
+    ["torch==2.15.0", "transformers==5.24.0", "safetensors==0.8.0", "gguf==0.19.0", "accelerate==1.15.0"];
 /// Threads of each program that answers prompts.
 const THREADS: &str = "2";
 

@@ -19,7 +19,10 @@ pub use evidence_view::{
     find_evidence, gate, list_evidence, load, unreadable,
 };
 pub use export::{Export, export, report_html, report_markdown};
-pub use preflight_view::{PreflightReport, preflight, preflight_check, preflight_markdown};
+pub use preflight_view::{
+    PreflightReport, PreflightRequest, preflight, preflight_check, preflight_digests, preflight_fix,
+    preflight_fix_preview, preflight_markdown, preflight_undo,
+};
 pub use program::program_beside;
 pub use prompts_view::{PromptChoice, PromptSet, PromptsView, grid, prompts_of_dataset, prompts_of_files};
 pub use runs::{Cancel, EngineProgram, Run, RunError, RunEvent};

@@ -4,11 +4,13 @@ use crate::{ErrorReport, error};
 use niah::{PromptVariant, Rung};
 use protocol::{Arm, Backend, Decode, Pack, Restore, RunSpec};
 use serde::Serialize;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use ts_rs::TS;
 
 /// Packs are looked for this many folders deep.
 const PACK_DEPTH: usize = 4;
+const CONFIG_CAP: u64 = 16 << 20;
 /// Folder inside the workspace that receives evidence.
 const EVIDENCE_FOLDER: &str = "evidence";
 
@@ -94,22 +96,28 @@ fn entry(folder: &Path) -> PackEntry {
     }
 }
 
-/// Settings that a run form starts from: every arm with the controls of S5, the two rungs that the demo pack was trained for,
-/// 20 samples.
+/// Settings that a run form starts from: every arm with the controls of S5, or those that do without f_θ where the pack has
+/// none; the two rungs that the demo pack was trained for, 20 samples; raw prompts where there is no chat template.
 pub fn default_spec(pack: &Path) -> RunSpec {
+    let opened = Pack::open(pack).ok();
+    let f_theta = opened.as_ref().is_none_or(|pack| pack.manifest.f_theta.is_some());
+    let chat = opened.as_ref().is_none_or(|pack| has_template(&pack.verifier()));
     RunSpec {
         pack: pack.to_owned(),
         backend: Backend::default(),
         device: Backend::default().device(),
-        arms: vec![
-            Arm::Oracle,
-            Arm::SinkWindow,
-            Arm::Restored(Restore::S5),
-            Arm::Restored(Restore::FTheta),
-            Arm::Restored(Restore::Identity),
-            Arm::NoRestoration(Restore::S5),
-            Arm::Random(Restore::S5),
-        ],
+        arms: match f_theta {
+            true => vec![
+                Arm::Oracle,
+                Arm::SinkWindow,
+                Arm::Restored(Restore::S5),
+                Arm::Restored(Restore::FTheta),
+                Arm::Restored(Restore::Identity),
+                Arm::NoRestoration(Restore::S5),
+                Arm::Random(Restore::S5),
+            ],
+            false => vec![Arm::Oracle, Arm::SinkWindow, Arm::Restored(Restore::SameCheckpoint)],
+        },
         decode: Decode::Incremental,
         ladder: vec![Rung(20), Rung(70)],
         n_samples: 20,
@@ -118,6 +126,13 @@ pub fn default_spec(pack: &Path) -> RunSpec {
         window: 64,
         max_new_tokens: 24,
         prefill_chunk: RunSpec::PREFILL_CHUNK,
-        prompt: PromptVariant::Legacy,
+        prompt: if chat { PromptVariant::Legacy } else { PromptVariant::Raw },
     }
+}
+
+/// Whether a verifier's folder has a chat template: in a file of its own, or in the tokenizer's configuration.
+fn has_template(verifier: &Path) -> bool {
+    let config = files::read_regular(&verifier.join("tokenizer_config.json"), CONFIG_CAP).unwrap_or_default();
+    let config: Value = serde_json::from_slice(&config).unwrap_or_default();
+    verifier.join("chat_template.jinja").exists() || config.get("chat_template").is_some_and(Value::is_string)
 }

@@ -15,6 +15,10 @@ fn generate(folder: &Path) {
     let config = Config::new().with_out_dir(folder).with_large_int("number");
     api::Workspace::export_all(&config).unwrap();
     api::PreflightReport::export_all(&config).unwrap();
+    api::PreflightRequest::export_all(&config).unwrap();
+    preflight::Change::export_all(&config).unwrap();
+    preflight::Fixed::export_all(&config).unwrap();
+    preflight::DigestProgress::export_all(&config).unwrap();
     api::RunEvent::export_all(&config).unwrap();
     api::EvidenceList::export_all(&config).unwrap();
     api::EvidenceDetail::export_all(&config).unwrap();

@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use api::{AuditDocument, CompareDocument};
+use api::{AuditDocument, CompareDocument, PreflightReport};
 use evidence::{GateReport, Policy, Scan};
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::Serialize;
@@ -23,11 +23,12 @@ fn schema<T: JsonSchema>() -> Value {
     json!(SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>())
 }
 
-fn schemas() -> [(&'static str, Value); 3] {
+fn schemas() -> [(&'static str, Value); 4] {
     [
         ("audit", schema::<AuditDocument>()),
         ("compare", schema::<CompareDocument>()),
         ("gate", schema::<GateReport>()),
+        ("preflight", schema::<PreflightReport>()),
     ]
 }
 
@@ -72,7 +73,7 @@ fn holds(schema: &Value, output: &impl Serialize) {
 #[test]
 fn real_outputs_hold_to_their_schemas() {
     let scan = scan();
-    let [(_, audit), (_, compare), (_, gate)] = schemas();
+    let [(_, audit), (_, compare), (_, gate), _] = schemas();
     let document = AuditDocument::from(&scan);
     assert!(document.files.len() > 5 && document.unreadable.len() == 1);
     holds(&audit, &document);

@@ -62,8 +62,38 @@ pub(crate) enum PromptsFormat {
 pub(crate) struct PreflightArgs {
     /// Folder of the model pack (holds pack.json).
     pub pack: PathBuf,
+    /// Folder whose `evidence` folder the run is to fill.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub workspace: PathBuf,
+    /// Where the run is to happen.
+    #[arg(long, value_enum, default_value_t = TargetName::Local)]
+    pub target: TargetName,
+    /// JSON file with the run that is meant: adds the checks of its settings.
+    #[arg(long, value_name = "FILE")]
+    pub spec: Option<PathBuf>,
+    /// Evidence file that the run is to be compared with.
+    #[arg(long, value_name = "FILE", requires = "spec")]
+    pub counterpart: Option<PathBuf>,
+    /// Hash every file of which pack.json states a digest, however large; digests are kept for the next time.
+    #[arg(long)]
+    pub digests: bool,
+    /// Make the fix of this check, then check; the change is shown on standard error.
+    #[arg(long, value_name = "ID", conflicts_with_all = ["fix_safe", "undo"])]
+    pub fix: Option<String>,
+    /// Make every fix that a failing check offers, then check.
+    #[arg(long, conflicts_with = "undo")]
+    pub fix_safe: bool,
+    /// Take the fix of this check back, then check.
+    #[arg(long, value_name = "ID")]
+    pub undo: Option<String>,
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum TargetName {
+    /// This machine.
+    Local,
 }
 
 #[derive(Debug, Args)]

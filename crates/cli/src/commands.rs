@@ -2,12 +2,13 @@
 
 use crate::arguments::{
     AuditArgs, AuditFormat, CompareArgs, Format, GateArgs, PreflightArgs, PromptsArgs, PromptsFormat,
-    ReportArgs, RunArgs, SelftestArgs, device,
+    ReportArgs, RunArgs, SelftestArgs, TargetName, device,
 };
-use crate::progress::{Progress, files_bar};
+use crate::progress::{Progress, bytes_bar, files_bar};
 use crate::text;
-use api::{AuditDocument, Cancel, CompareDocument, ErrorReport, Export, PromptChoice, Run};
+use api::{AuditDocument, Cancel, CompareDocument, ErrorReport, Export, PreflightRequest, PromptChoice, Run};
 use evidence::{Audit, GateVerdict, Scan, Severity};
+use preflight::Fixed;
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
@@ -48,7 +49,29 @@ fn json(value: &impl Serialize) -> Result<String, ErrorReport> {
 }
 
 pub(crate) fn preflight(args: &PreflightArgs) -> Outcome {
-    let report = api::preflight(&args.pack, &api::program_beside()?)?;
+    let TargetName::Local = args.target;
+    let (program, request) = (api::program_beside()?, preflight_request(args));
+    if let Some(id) = &args.undo {
+        eprintln!("{}: as it was", api::preflight_undo(&request, id)?.display());
+    }
+    if let Some(id) = &args.fix {
+        fix(&request, id)?;
+    }
+    if args.fix_safe {
+        let report = api::preflight(&request, &program)?;
+        let fixable = report.checks.iter().filter(|check| check.fixable);
+        fixable.into_iter().try_for_each(|check| fix(&request, &check.id))?;
+    }
+    if args.digests {
+        let bar = bytes_bar();
+        api::preflight_digests(&args.pack, &mut |progress| {
+            bar.set_length(progress.total);
+            bar.set_position(progress.done);
+            true
+        })?;
+        bar.finish_and_clear();
+    }
+    let report = api::preflight(&request, &program)?;
     print(&match args.format {
         Format::Text => text::preflight(&report),
         Format::Json => json(&report)?,
@@ -57,13 +80,39 @@ pub(crate) fn preflight(args: &PreflightArgs) -> Outcome {
     Ok(holds(report.may_run))
 }
 
+fn preflight_request(args: &PreflightArgs) -> PreflightRequest {
+    PreflightRequest {
+        pack: args.pack.clone(),
+        spec: None,
+        spec_file: args.spec.clone(),
+        out: Some(args.workspace.join("evidence")),
+        counterpart: args.counterpart.clone(),
+    }
+}
+
+/// Shows the change, then makes it.
+fn fix(request: &PreflightRequest, id: &str) -> Result<(), ErrorReport> {
+    let Some(change) = api::preflight_fix_preview(request, id)? else {
+        eprintln!("{id}: nothing to fix");
+        return Ok(());
+    };
+    eprint!("{}", text::change(&change));
+    match api::preflight_fix(request, id, &mut |line| eprintln!("{line}"))? {
+        Fixed::Changed { backup, .. } => eprintln!("{id}: fixed; the old content is in {}", backup.display()),
+        Fixed::Ran { .. } => eprintln!("{id}: done"),
+        Fixed::Nothing => eprintln!("{id}: nothing to fix"),
+    }
+    Ok(())
+}
+
 pub(crate) fn run(args: &RunArgs) -> Outcome {
     let cancel = Cancel::default();
     let stop = cancel.clone();
     ctrlc::set_handler(move || stop.cancel())
         .map_err(|e| failed("signal", e, "start the program from an ordinary terminal"))?;
     let spec = args.spec().map_err(|e| failed("bad-spec", e, "correct the setting and start again"))?;
-    let run = Run { spec, out: args.out.clone(), program: api::program_beside()?, cancel };
+    let (out, program) = (args.out.clone(), api::program_beside()?);
+    let run = Run { spec, out, program, cancel, overridden: Vec::new() };
     let mut progress = Progress::new(args.quiet);
     let paths = run.execute(|event| progress.show(event))?;
     print(&paths.iter().map(|path| format!("{}\n", path.display())).collect::<String>())?;

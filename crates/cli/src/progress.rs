@@ -13,6 +13,17 @@ pub(crate) fn files_bar(files: usize) -> ProgressBar {
     bar
 }
 
+/// A bar for hashing many bytes; shown on a terminal only.
+pub(crate) fn bytes_bar() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    if let Ok(style) =
+        ProgressStyle::with_template("{bar:28} {bytes}/{total_bytes} · {bytes_per_sec} · {eta} left")
+    {
+        bar.set_style(style);
+    }
+    bar
+}
+
 /// Follows one run.
 pub(crate) struct Progress {
     bar: ProgressBar,

@@ -8,7 +8,7 @@ pub(crate) use prompts::{grid, prompts};
 
 use api::{ComparisonView, PreflightReport};
 use evidence::{Comparison, GateReport, Scope};
-use preflight::{Check, Status};
+use preflight::{Change, Check, Group, Status};
 use report::{escape, tame};
 use std::fmt::Write;
 
@@ -42,11 +42,23 @@ pub(crate) fn preflight(report: &PreflightReport) -> String {
         Status::Fail => "FAIL",
         Status::Skipped => "skip",
     };
-    let mut out = String::new();
+    let (mut out, mut group) = (String::new(), None);
     for check in &report.checks {
-        let _ = writeln!(out, "{}  {:<28} {}", status(check), check.title, tame(&check.measured));
+        if group.replace(check.group) != Some(check.group) {
+            let _ = writeln!(out, "{}", title(check.group));
+        }
+        let _ = writeln!(out, "  {}  {:<32} {}", status(check), check.title, tame(&check.measured));
         if !check.hint.is_empty() {
-            let _ = writeln!(out, "      → {}", tame(&check.hint));
+            let _ = writeln!(out, "        → {}", tame(&check.hint));
+        }
+        if !check.command.is_empty() {
+            let _ = writeln!(out, "        $ {}", tame(&check.command));
+        }
+        if check.fixable {
+            let _ = writeln!(out, "        fix: --fix {}", check.id);
+        }
+        if check.undoable {
+            let _ = writeln!(out, "        undo: --undo {}", check.id);
         }
     }
     let failing = report.checks.iter().filter(|check| check.status == Status::Fail).count();
@@ -54,6 +66,29 @@ pub(crate) fn preflight(report: &PreflightReport) -> String {
         if failing == 0 { "a run may start".to_owned() } else { format!("{failing} to fix before a run") };
     let _ = writeln!(out, "{} checks in {:.2} s: {verdict}", report.checks.len(), report.seconds);
     out
+}
+
+fn title(group: Group) -> &'static str {
+    match group {
+        Group::Host => "Host",
+        Group::Engine => "Engine",
+        Group::Pack => "Model pack",
+        Group::Verifier => "Verifier",
+        Group::Tokenizer => "Tokenizer",
+        Group::Drafter => "Drafter",
+        Group::FTheta => "f_θ",
+        Group::Specification => "Specification",
+    }
+}
+
+/// What a fix would do: the difference of a file, or a command.
+pub(crate) fn change(change: &Change) -> String {
+    let path = tame(&change.path.display().to_string());
+    if change.diff.is_empty() {
+        return format!("in {path}\n$ {}\n", tame(&change.command));
+    }
+    let lines = change.diff.lines().map(|line| format!("{}\n", tame(line)));
+    format!("{path}\n{}", lines.collect::<String>())
 }
 
 fn indent(text: &str) -> String {

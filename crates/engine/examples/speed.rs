@@ -4,13 +4,14 @@
 //! answers as `benches/pytorch_niah.py` does, in turn, so that whatever else the machine is doing falls on both.
 #![expect(clippy::unwrap_used, reason = "a measurement that fails is none")]
 
+mod processes;
+
 use niah::{PromptVariant, Rung, Sample, Score};
-use protocol::{Arm, Backend, Decode, Device, Event, Request, Restore, Stage, Trial};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use std::io::{BufRead, BufReader, Write};
+use processes::{Engine, Process};
+use protocol::{Arm, Decode, Event, Restore, Stage, Trial};
+use serde::{Deserialize, Serialize};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 const RUNG: Rung = Rung(70);
@@ -31,15 +32,15 @@ fn main() {
         println!("{}", Spread::of(starts.collect()).line("process start to first token", arm, ""));
     }
     let mut ours = Engine::start(gate, threads);
-    ours.load(pack);
+    ours.load(pack, &ARMS);
     let mut theirs = match other {
         [] => None,
         [program, words @ ..] => Some(Process::start(Command::new(program).args(words))),
     };
     for arm in ARMS {
         // The first answers of a process pay for pages and caches.
-        ours.seconds(arm, Decode::Incremental, &samples[0]);
-        theirs.as_mut().map(|theirs| theirs.answer(arm, Decode::Incremental, &samples[0]));
+        seconds(&mut ours, arm, Decode::Incremental, &samples[0]);
+        theirs.as_mut().map(|theirs| answer(theirs, arm, Decode::Incremental, &samples[0]));
         compare(&mut ours, theirs.as_mut(), arm, &samples);
     }
 }
@@ -50,11 +51,11 @@ fn compare(ours: &mut Engine, mut theirs: Option<&mut Process>, arm: Arm, sample
     let loops = [Decode::Incremental, Decode::Reforward, Decode::Bounded];
     for sample in samples {
         for (decode, seconds) in loops.into_iter().zip(&mut engine) {
-            seconds.push(ours.seconds(arm, decode, sample));
+            seconds.push(self::seconds(ours, arm, decode, sample));
         }
         if let Some(theirs) = theirs.as_mut() {
             for (decode, seconds) in loops.into_iter().zip(&mut pytorch) {
-                seconds.push(theirs.answer(arm, decode, sample));
+                seconds.push(answer(theirs, arm, decode, sample));
             }
         }
     }
@@ -96,14 +97,14 @@ impl Spread {
 fn first_token(gate: &Path, pack: &Path, threads: &str, arm: Arm, sample: &Sample) -> f64 {
     let start = Instant::now();
     let mut engine = Engine::start(gate, threads);
-    engine.load(pack);
-    engine.process.send(&trial(arm, Decode::Incremental, sample));
+    engine.load(pack, &ARMS);
+    engine.begin(trial(arm, Decode::Incremental, sample));
     engine.wait(|event| matches!(event, Event::Progress { stage: Stage::Decode, .. }));
     start.elapsed().as_secs_f64()
 }
 
-fn trial(arm: Arm, decode: Decode, sample: &Sample) -> Request {
-    Request::Trial(Trial {
+fn trial(arm: Arm, decode: Decode, sample: &Sample) -> Trial {
+    Trial {
         id: arm.to_string(),
         arm,
         prompt: sample.prompt(),
@@ -116,61 +117,14 @@ fn trial(arm: Arm, decode: Decode, sample: &Sample) -> Request {
         seed: SEED,
         sample: 0,
         answer: None,
-    })
-}
-
-/// `kakeya-gate engine`.
-struct Engine {
-    process: Process,
-}
-
-impl Engine {
-    fn start(gate: &Path, threads: &str) -> Self {
-        let process = Process::start(Command::new(gate).arg("engine").env("RAYON_NUM_THREADS", threads));
-        let mut engine = Self { process };
-        engine.process.send(&Request::Hello { protocol: protocol::VERSION });
-        engine.wait(|event| matches!(event, Event::Hello(_)));
-        engine
-    }
-
-    fn load(&mut self, pack: &Path) {
-        let (pack, arms) = (pack.to_owned(), ARMS.to_vec());
-        self.process.send(&Request::Load { pack, backend: Backend::Candle, device: Device::Cpu, arms });
-        self.wait(|event| matches!(event, Event::Loaded(_)));
-    }
-
-    fn seconds(&mut self, arm: Arm, decode: Decode, sample: &Sample) -> f64 {
-        self.process.send(&trial(arm, decode, sample));
-        match self.wait(|event| matches!(event, Event::Done(_))) {
-            Event::Done(result) => {
-                recalled(&result.text, sample);
-                result.timings.e2e_s
-            }
-            _ => unreachable!(),
-        }
-    }
-
-    fn wait(&mut self, wanted: impl Fn(&Event) -> bool) -> Event {
-        loop {
-            match self.process.receive() {
-                event if wanted(&event) => return event,
-                Event::Failed(report) => panic!("{report:?}"),
-                _ => {}
-            }
-        }
     }
 }
 
-/// A speed that gives wrong answers is none.
-fn recalled(text: &str, sample: &Sample) {
-    assert!(Score::of(text, &sample.answer).strict, "{text:?} is not {}", sample.answer);
-}
-
-/// A process that is asked and answers line by line.
-struct Process {
-    child: Child,
-    to: ChildStdin,
-    from: BufReader<ChildStdout>,
+/// Seconds of the engine's answer.
+fn seconds(engine: &mut Engine, arm: Arm, decode: Decode, sample: &Sample) -> f64 {
+    let result = engine.ask(trial(arm, decode, sample));
+    recalled(&result.text, sample);
+    result.timings.e2e_s
 }
 
 #[derive(Serialize)]
@@ -180,41 +134,21 @@ struct Question {
     prompt: String,
 }
 
-#[derive(serde::Deserialize)]
+#[derive(Deserialize)]
 struct Answer {
     seconds: f64,
     text: String,
 }
 
-impl Process {
-    fn start(command: &mut Command) -> Self {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (to, from) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        Self { child, to, from }
-    }
-
-    fn send(&mut self, message: &impl Serialize) {
-        writeln!(self.to, "{}", serde_json::to_string(message).unwrap()).unwrap();
-        self.to.flush().unwrap();
-    }
-
-    fn receive<T: DeserializeOwned>(&mut self) -> T {
-        let mut line = String::new();
-        self.from.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap()
-    }
-
-    fn answer(&mut self, arm: Arm, decode: Decode, sample: &Sample) -> f64 {
-        self.send(&Question { arm, decode, prompt: sample.prompt() });
-        let answer: Answer = self.receive();
-        recalled(&answer.text, sample);
-        answer.seconds
-    }
+/// Seconds of the other program's answer.
+fn answer(other: &mut Process, arm: Arm, decode: Decode, sample: &Sample) -> f64 {
+    other.send(&Question { arm, decode, prompt: sample.prompt() });
+    let answer: Answer = other.receive();
+    recalled(&answer.text, sample);
+    answer.seconds
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
+/// A speed that gives wrong answers is none.
+fn recalled(text: &str, sample: &Sample) {
+    assert!(Score::of(text, &sample.answer).strict, "{text:?} is not {}", sample.answer);
 }

@@ -178,12 +178,15 @@ impl Numbers {
 /// First and second halves of each of `count` equal parts.
 fn halves(bytes: &[u8], count: usize) -> (Vec<u8>, Vec<u8>) {
     let half = bytes.len() / count / 2;
-    let side = |odd: usize| bytes.chunks(half).skip(odd).step_by(2).flatten().copied().collect();
+    let side = |odd: usize| bytes.chunks(half.max(1)).skip(odd).step_by(2).flatten().copied().collect();
     (side(0), side(1))
 }
 
 /// A tensor library on one device. Shapes: T positions, H hidden, n heads of d dimensions. Arithmetic is in f32.
 pub trait Backend: Send + 'static {
+    /// Whether weights are read; where they are not, every stored array comes without its bytes.
+    const NUMBERS: bool = true;
+
     /// An array on the device; cloning shares it.
     type Tensor: Clone + Send;
     /// Rotary angles of a run of positions.

@@ -19,7 +19,7 @@ pub(crate) struct Config {
 
 impl Config {
     pub fn read(path: PathBuf) -> Result<Self, Error> {
-        let bytes = files::read_capped(&path, CAP)?;
+        let bytes = files::read_regular(&path, CAP)?;
         let value = serde_json::from_slice(&bytes).map_err(|e| Error::Config {
             path: path.clone(),
             key: "/".into(),

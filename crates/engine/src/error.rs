@@ -87,6 +87,12 @@ pub enum Error {
     Cancelled,
 }
 
+impl From<files::WeightsError> for Error {
+    fn from(error: files::WeightsError) -> Self {
+        Self::Weights { path: error.path, reason: error.reason, hint: error.hint }
+    }
+}
+
 impl From<candle_core::Error> for Error {
     fn from(error: candle_core::Error) -> Self {
         Self::Tensor(error.to_string())

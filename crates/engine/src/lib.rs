@@ -4,6 +4,7 @@ pub mod backend;
 pub mod candle;
 mod config;
 pub mod decode;
+mod demo;
 pub mod drafter;
 mod error;
 pub mod f_theta;
@@ -11,6 +12,8 @@ pub mod fidelity;
 mod footprint;
 pub mod gemma;
 mod gguf;
+mod headers;
+mod inspect;
 mod library;
 #[cfg(any(feature = "mlx", target_os = "macos"))]
 pub mod mlx;
@@ -25,5 +28,6 @@ pub mod tokenizer;
 mod weights;
 
 pub use error::Error;
-pub use library::self_test;
+pub use headers::Headers;
+pub use library::{inspect, self_test};
 pub use serve::{Identity, ServeError, serve};

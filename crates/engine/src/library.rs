@@ -7,7 +7,7 @@ use crate::candle::{self, Candle};
 use crate::mlx::{self, Mlx};
 use crate::pack::Engine;
 use crate::selftest::{self, Check, Tally};
-use protocol::{Arm, BackendInfo, Device, LoadedPack, Stage, Trial, TrialResult};
+use protocol::{Arm, BackendInfo, Device, Inspection, LoadedPack, RunSpec, Stage, Trial, TrialResult};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
@@ -52,6 +52,17 @@ pub(crate) fn load(
         protocol::Backend::Mlx => Ok(Box::new(Engine::load(Mlx::open(device)?, folder, arms)?)),
         #[cfg(not(any(feature = "mlx", target_os = "macos")))]
         protocol::Backend::Mlx => Err(without_mlx()),
+    }
+}
+
+/// Looks at the pack of `spec` and at the library and device that it asks for. Fails where the pack's manifest cannot be used.
+pub fn inspect(spec: &RunSpec) -> Result<Inspection, Error> {
+    match spec.backend {
+        protocol::Backend::Candle => crate::inspect::inspect(spec, || Candle::open(spec.device)),
+        #[cfg(any(feature = "mlx", target_os = "macos"))]
+        protocol::Backend::Mlx => crate::inspect::inspect(spec, || Mlx::open(spec.device)),
+        #[cfg(not(any(feature = "mlx", target_os = "macos")))]
+        protocol::Backend::Mlx => crate::inspect::inspect(spec, || Err::<Candle, _>(without_mlx())),
     }
 }
 

@@ -154,7 +154,11 @@ impl<B: Backend> Engine<B> {
     }
 }
 
-fn projection<B: Backend>(pack: &Pack, verifier: &Gemma<B>) -> Result<Option<Projection<B>>, Error> {
+/// Drafter and f_θ, checked against the verifier; none if the pack has none.
+pub(crate) fn projection<B: Backend>(
+    pack: &Pack,
+    verifier: &Gemma<B>,
+) -> Result<Option<Projection<B>>, Error> {
     let manifest = &pack.manifest;
     let (Some(drafter), Some(f_theta), Some(embedding_scale), Some(value_rule)) =
         (pack.drafter(), pack.f_theta(), manifest.drafter_embedding_scale, manifest.value_rule)

@@ -152,6 +152,10 @@ impl<W: Write> Session<W> {
                     Err(error) => Event::Failed(error.report()),
                 }
             }
+            Ok((Request::Inspect { spec }, _)) => match crate::inspect(&spec) {
+                Ok(inspection) => Event::Inspected(Box::new(inspection)),
+                Err(error) => Event::Failed(error.report()),
+            },
             Ok((Request::Trial(trial), cancel)) => self.trial(trial, &cancel),
             Ok((Request::Cancel, _)) => return,
         };

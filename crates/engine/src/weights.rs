@@ -5,16 +5,12 @@ use crate::backend::{Backend, Numbers, Stored};
 use crate::gguf::Gguf;
 use crate::quantisation::{Quantisation, Scheme};
 use candle_core::quantized::GgmlDType;
+use files::{Header, ShardIndex};
 use safetensors::Dtype;
-use safetensors::tensor::Metadata;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-
-const HEADER_CAP: u64 = 100 << 20;
-const INDEX_CAP: u64 = 100 << 20;
-const LFS: &[u8] = b"version https://git-lfs";
 
 /// Where each tensor of a model lies. Tensors are read one by one, so that a model never is in memory twice.
 pub(crate) struct Weights<'a, B: Backend> {
@@ -51,9 +47,9 @@ impl<'a, B: Backend> Weights<'a, B> {
         let archive = folder.join(format!("{stem}.pt"));
         let mut weights = Self { backend, quantisation: None, entries: BTreeMap::new(), files: Vec::new() };
         if !single.exists() && index.exists() {
-            let shards = shards(&index)?;
-            weights.files.push(index);
-            shards.into_iter().try_for_each(|name| weights.add_safetensors(folder.join(name)))?;
+            let index = ShardIndex::read(&index)?;
+            index.shards().into_iter().try_for_each(|name| weights.add_safetensors(folder.join(name)))?;
+            weights.files.insert(0, index.path);
         } else if !single.exists() && archive.exists() {
             weights.add_archive(archive)?;
         } else {
@@ -85,8 +81,8 @@ impl<'a, B: Backend> Weights<'a, B> {
     }
 
     fn add_safetensors(&mut self, path: PathBuf) -> Result<(), Error> {
-        let (metadata, start) = header(&path)?;
-        for (name, info) in metadata.tensors() {
+        let Header { start, tensors, .. } = files::safetensors_header(&path)?;
+        for (name, info) in tensors.tensors() {
             let (from, to) = info.data_offsets;
             let place = Place::File { path: path.clone(), start: start + from as u64, len: to - from };
             self.entries
@@ -97,7 +93,7 @@ impl<'a, B: Backend> Weights<'a, B> {
     }
 
     fn add_archive(&mut self, path: PathBuf) -> Result<(), Error> {
-        refuse_pointer(&path)?;
+        files::weight_bytes(&path)?;
         let damaged = |e: candle_core::Error| {
             broken(
                 &path,
@@ -105,6 +101,16 @@ impl<'a, B: Backend> Weights<'a, B> {
                 "download it again, or store it as safetensors",
             )
         };
+        if !B::NUMBERS {
+            let infos = candle_core::pickle::read_pth_tensor_info(&path, false, None).map_err(damaged)?;
+            let entry = |info: candle_core::pickle::TensorInfo| {
+                let (shape, place) = (info.layout.dims().to_vec(), Place::Memory(Vec::new()));
+                (info.name, Entry { shape, format: Format::Plain(Dtype::F32), place })
+            };
+            self.entries.extend(infos.into_iter().map(entry));
+            self.files.push(path);
+            return Ok(());
+        }
         for (name, tensor) in candle_core::pickle::read_all(&path).map_err(damaged)? {
             let shape = tensor.dims().to_vec();
             let flat = tensor.to_dtype(candle_core::DType::F32).and_then(|t| t.flatten_all());
@@ -220,6 +226,7 @@ impl<'a, B: Backend> Weights<'a, B> {
 
     fn read(&self, entry: &Entry) -> Result<Vec<u8>, Error> {
         match &entry.place {
+            Place::File { .. } if !B::NUMBERS => Ok(Vec::new()),
             Place::File { path, start, len } => read_range(path, *start, *len),
             Place::Memory(bytes) => Ok(bytes.clone()),
         }
@@ -257,47 +264,6 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Error {
     broken(path, format!("cannot be read: {error}"), "check that the pack is complete and readable")
 }
 
-fn refuse_pointer(path: &Path) -> Result<u64, Error> {
-    let mut file = File::open(path).map_err(|e| unreadable(path, &e))?;
-    let bytes = file.metadata().map_err(|e| unreadable(path, &e))?.len();
-    let mut head = Vec::new();
-    (&mut file).take(LFS.len() as u64).read_to_end(&mut head).map_err(|e| unreadable(path, &e))?;
-    if bytes == 0 {
-        return Err(broken(path, "is empty (0 bytes)".into(), "download the file again"));
-    }
-    if head == LFS {
-        let reason = "is a Git LFS pointer, not the weights themselves".into();
-        return Err(broken(
-            path,
-            reason,
-            "run `git lfs pull` in the folder it came from, and copy the file again",
-        ));
-    }
-    Ok(bytes)
-}
-
-/// The header of a safetensors file and where its data begins. Checks that the data are all there.
-fn header(path: &Path) -> Result<(Metadata, u64), Error> {
-    const AGAIN: &str = "the file is damaged or its download was cut short: download it again";
-    let bytes = refuse_pointer(path)?;
-    let mut file = File::open(path).map_err(|e| unreadable(path, &e))?;
-    let mut length = [0; 8];
-    file.read_exact(&mut length).map_err(|_| broken(path, format!("is only {bytes} bytes long"), AGAIN))?;
-    let length = u64::from_le_bytes(length);
-    if length > HEADER_CAP || length > bytes - 8 {
-        return Err(broken(path, format!("has {bytes} bytes, but its header alone claims {length}"), AGAIN));
-    }
-    let mut json = Vec::new();
-    file.take(length).read_to_end(&mut json).map_err(|e| unreadable(path, &e))?;
-    let metadata: Metadata = serde_json::from_slice(&json)
-        .map_err(|e| broken(path, format!("has a header that is not safetensors: {e}"), AGAIN))?;
-    let expected = 8 + length + metadata.data_len() as u64;
-    if expected != bytes {
-        return Err(broken(path, format!("has {bytes} bytes where its header promises {expected}"), AGAIN));
-    }
-    Ok((metadata, 8 + length))
-}
-
 fn read_range(path: &Path, start: u64, len: usize) -> Result<Vec<u8>, Error> {
     let read = || {
         let mut file = File::open(path)?;
@@ -307,15 +273,4 @@ fn read_range(path: &Path, start: u64, len: usize) -> Result<Vec<u8>, Error> {
         Ok(bytes)
     };
     read().map_err(|e| unreadable(path, &e))
-}
-
-/// Names of the shards that an index lists.
-fn shards(index: &Path) -> Result<BTreeSet<String>, Error> {
-    #[derive(serde::Deserialize)]
-    struct Index {
-        weight_map: BTreeMap<String, String>,
-    }
-    let index_of: Index = serde_json::from_slice(&files::read_capped(index, INDEX_CAP)?)
-        .map_err(|e| broken(index, format!("is no index of shards: {e}"), "download the file again"))?;
-    Ok(index_of.weight_map.into_values().collect())
 }

@@ -34,8 +34,8 @@ pub use identity::{Identity, Platform, Role};
 pub use layout::Malformed;
 pub use locate::Position;
 pub use model::{
-    Acceptance, Arm, MemoryFigure, MemoryKind, Niah, NiahKind, PromptFit, Provenance, Restoration,
-    RestoredLayer, Row, Settings, ThroughputFigure, TimeScope, dataset_digest,
+    Acceptance, Arm, MemoryFigure, MemoryKind, Niah, NiahKind, OverriddenCheck, PromptFit, Provenance,
+    Restoration, RestoredLayer, Row, Settings, ThroughputFigure, TimeScope, dataset_digest,
 };
 pub use policy::{Policy, PolicyError, Thresholds};
 pub use prompts::{MarkedPrompt, NeedlePrompt, TOKEN_DEPTH};

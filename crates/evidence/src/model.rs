@@ -478,6 +478,18 @@ pub struct Provenance {
     pub started: String,
     /// End, RFC 3339.
     pub ended: String,
+    /// Failing checks in spite of which the run was started.
+    #[serde(default)]
+    pub overridden_checks: Vec<OverriddenCheck>,
+}
+
+/// A failing check of the preflight in spite of which a run was started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct OverriddenCheck {
+    /// Id of the check.
+    pub id: String,
+    /// What it had measured.
+    pub measured: String,
 }
 
 /// A weight file and its digest.

@@ -1,6 +1,10 @@
-//! Files that survive a crash: atomic writes, digests, capped reads.
+//! Files that survive a crash: atomic writes, digests, capped reads, and the headers of weight files.
 //!
 //! Every byte that Kakeya Gate leaves on a disk goes through [`write_atomic`], so a killed process never leaves half a file.
+
+mod weights;
+
+pub use weights::{Header, ShardIndex, WeightsError, safetensors_header, weight_bytes};
 
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
@@ -98,6 +102,22 @@ pub fn read_capped(path: &Path, cap: u64) -> Result<Vec<u8>, FileError> {
     Ok(bytes)
 }
 
+/// [`read_capped`] for files of strangers' folders: pipes and devices, which may never end, are errors.
+pub fn read_regular(path: &Path, cap: u64) -> Result<Vec<u8>, FileError> {
+    require_regular(path)?;
+    read_capped(path, cap)
+}
+
+/// Checks that a path, links followed, is an ordinary file. Merely opening a pipe may wait forever.
+pub fn require_regular(path: &Path) -> Result<fs::Metadata, FileError> {
+    let failed = |e| FileError::io("cannot read", path, e);
+    let meta = fs::metadata(path).map_err(failed)?;
+    match meta.is_file() {
+        true => Ok(meta),
+        false => Err(failed(io::Error::other("it is no ordinary file"))),
+    }
+}
+
 /// SHA-256 of a byte string, as 64 lower-case hexadecimal digits.
 pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
@@ -112,14 +132,37 @@ pub fn sha256_parts<P: AsRef<[u8]>>(parts: impl IntoIterator<Item = P>) -> Strin
 
 /// SHA-256 of a file, streamed in 1 MiB blocks, as 64 lower-case hexadecimal digits.
 pub fn sha256_file(path: &Path) -> Result<String, FileError> {
+    let mut hasher = Sha256::new();
+    each_block(path, &mut |block| {
+        hasher.update(block);
+        true
+    })?;
+    Ok(hex(&hasher.finalize()))
+}
+
+/// [`sha256_file`] that tells `go_on` the bytes of each block; none when that says no.
+pub fn sha256_file_while(
+    path: &Path,
+    go_on: &mut dyn FnMut(u64) -> bool,
+) -> Result<Option<String>, FileError> {
+    let mut hasher = Sha256::new();
+    let whole = each_block(path, &mut |block| {
+        hasher.update(block);
+        go_on(block.len() as u64)
+    })?;
+    Ok(whole.then(|| hex(&hasher.finalize())))
+}
+
+/// Gives the file to `take` in blocks until that says no; whether it came to the end.
+fn each_block(path: &Path, take: &mut dyn FnMut(&[u8]) -> bool) -> Result<bool, FileError> {
     let failed = |e| FileError::io("cannot read", path, e);
     let mut file = File::open(path).map_err(failed)?;
-    let mut hasher = Sha256::new();
     let mut block = vec![0_u8; 1 << 20];
     loop {
         match file.read(&mut block).map_err(failed)? {
-            0 => return Ok(hex(&hasher.finalize())),
-            n => hasher.update(&block[..n]),
+            0 => return Ok(true),
+            n if take(&block[..n]) => {}
+            _ => return Ok(false),
         }
     }
 }
@@ -151,6 +194,8 @@ mod tests {
         write_atomic(&path, b"second").unwrap();
         assert_eq!(read_capped(&path, 100).unwrap(), b"second");
         assert_eq!(sha256_file(&path).unwrap(), sha256(b"second"));
+        assert_eq!(sha256_file_while(&path, &mut |bytes| bytes == 6).unwrap(), Some(sha256(b"second")));
+        assert_eq!(sha256_file_while(&path, &mut |_| false).unwrap(), None);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
     }
 

@@ -1,10 +1,12 @@
 //! What a check says.
 
+use protocol::ErrorReport;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
 /// Part of the set-up that a check looks at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, TS)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, TS, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Group {
     /// The machine.
@@ -21,10 +23,12 @@ pub enum Group {
     Drafter,
     /// The projection's folder.
     FTheta,
+    /// The run that is meant.
+    Specification,
 }
 
 /// Outcome of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, TS)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, TS, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
     /// Holds.
@@ -38,7 +42,7 @@ pub enum Status {
 }
 
 /// One row of the checklist.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS, JsonSchema)]
 pub struct Check {
     /// Stable name, for programs: `verifier-weights`, …
     pub id: String,
@@ -54,60 +58,68 @@ pub struct Check {
     pub why: String,
     /// What to do; empty when it passes.
     pub hint: String,
+    /// A command that does it, to copy; empty where there is none.
+    pub command: String,
     /// Whether the program can fix it by itself.
     pub fixable: bool,
+    /// Whether a fix of it can be taken back.
+    pub undoable: bool,
     /// Seconds the check took.
     pub seconds: f64,
 }
 
 /// What a check found, before it becomes a row.
+#[derive(Clone, Debug)]
 pub(crate) struct Finding {
-    status: Status,
-    measured: String,
-    hint: String,
+    pub status: Status,
+    pub measured: String,
+    pub hint: String,
+    pub command: String,
+    pub fixable: bool,
+    /// Seconds, where the engine took them.
+    pub seconds: Option<f64>,
 }
 
 impl Finding {
+    fn new(status: Status, measured: impl Into<String>, hint: impl Into<String>) -> Self {
+        let (measured, hint) = (measured.into(), hint.into());
+        Self { status, measured, hint, command: String::new(), fixable: false, seconds: None }
+    }
+
     pub(crate) fn pass(measured: impl Into<String>) -> Self {
-        Self { status: Status::Pass, measured: measured.into(), hint: String::new() }
+        Self::new(Status::Pass, measured, "")
     }
 
     pub(crate) fn warn(measured: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { status: Status::Warn, measured: measured.into(), hint: hint.into() }
+        Self::new(Status::Warn, measured, hint)
     }
 
     pub(crate) fn fail(measured: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { status: Status::Fail, measured: measured.into(), hint: hint.into() }
+        Self::new(Status::Fail, measured, hint)
     }
 
     pub(crate) fn skipped(why: impl Into<String>) -> Self {
-        Self { status: Status::Skipped, measured: why.into(), hint: String::new() }
+        Self::new(Status::Skipped, why, "")
+    }
+
+    pub(crate) fn fixable(self) -> Self {
+        Self { fixable: true, ..self }
+    }
+
+    pub(crate) fn command(self, command: impl Into<String>) -> Self {
+        Self { command: command.into(), ..self }
+    }
+
+    pub(crate) fn took(self, seconds: f64) -> Self {
+        Self { seconds: Some(seconds), ..self }
     }
 }
 
-/// The fixed part of a row.
-pub(crate) struct Row {
-    pub id: &'static str,
-    pub group: Group,
-    pub title: &'static str,
-    pub why: &'static str,
-}
-
-impl Row {
-    /// Runs the look and takes its time. An error is a failure with its own words.
-    pub(crate) fn look(&self, look: impl FnOnce() -> Result<Finding, Finding>) -> Check {
-        let began = std::time::Instant::now();
-        let finding = look().unwrap_or_else(|finding| finding);
-        Check {
-            id: self.id.to_owned(),
-            group: self.group,
-            title: self.title.to_owned(),
-            status: finding.status,
-            measured: finding.measured,
-            why: self.why.to_owned(),
-            hint: finding.hint,
-            fixable: false,
-            seconds: began.elapsed().as_secs_f64(),
-        }
+impl From<&ErrorReport> for Finding {
+    fn from(report: &ErrorReport) -> Self {
+        Self::fail(&report.message, &report.hint)
     }
 }
+
+/// A look either finds something or stops at what is in its way; both become the row.
+pub(crate) type Found = Result<Finding, Finding>;

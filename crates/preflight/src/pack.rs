@@ -1,19 +1,40 @@
 //! Is the manifest usable, and are the files those that it names?
 
-use crate::check::{Check, Finding, Group, Row};
-use protocol::{Pack, PackError};
+use crate::check::{Finding, Found, Group};
+use crate::digests::{self, Digests};
+use crate::{Place, Row, name, size, word};
 
-/// Packs above this are not hashed in a preflight that must take seconds.
-const DIGEST_CAP: u64 = 256 << 20;
-
-pub(crate) fn manifest(opened: &Result<Pack, PackError>) -> Check {
-    const ROW: Row = Row {
+pub(crate) const ROWS: &[Row] = &[
+    Row {
         id: "pack-manifest",
         group: Group::Pack,
         title: "Manifest",
         why: "pack.json says which verifier, drafter and f_θ belong together.",
-    };
-    ROW.look(|| match opened {
+        look: manifest,
+    },
+    Row {
+        id: "pack-conventions",
+        group: Group::Pack,
+        title: "Conventions stated",
+        why: "The two reference implementations feed the drafter differently; f_θ only works with the one it was trained on.",
+        look: conventions,
+    },
+    Row {
+        id: "pack-digests",
+        group: Group::Pack,
+        title: "Digests",
+        why: "A changed byte is another model; evidence names the digests of what ran.",
+        look: look_at_digests,
+    },
+];
+
+fn manifest(place: &Place<'_>) -> Found {
+    let folder = &place.subject.pack;
+    if folder.to_str().is_none() {
+        let measured = format!("the name of {} is no UTF-8", folder.display());
+        return Err(Finding::fail(measured, "rename the folder: evidence could not name it"));
+    }
+    match &place.pack {
         Ok(pack) => {
             let name = &pack.manifest.name;
             Ok(Finding::pass(if pack.manifest.demo { format!("{name} (demo)") } else { name.clone() }))
@@ -21,64 +42,50 @@ pub(crate) fn manifest(opened: &Result<Pack, PackError>) -> Check {
         Err(problem) => {
             Err(Finding::fail(problem.to_string(), "correct pack.json, or choose another folder"))
         }
-    })
+    }
 }
 
-pub(crate) fn digests(pack: &Pack) -> Check {
-    const ROW: Row = Row {
-        id: "pack-digests",
-        group: Group::Pack,
-        title: "Digests",
-        why: "A changed byte is another model; evidence names the digests of what ran.",
+fn conventions(place: &Place<'_>) -> Found {
+    let manifest = &place.pack()?.manifest;
+    let (Some(scale), Some(rule)) = (manifest.drafter_embedding_scale, manifest.value_rule) else {
+        return Err(Finding::skipped("the pack has no f_θ"));
     };
-    ROW.look(|| {
-        let wanted = &pack.manifest.sha256;
-        if wanted.is_empty() {
-            return Err(Finding::warn(
-                "pack.json states no digests",
-                "add \"sha256\" to pack.json: file → digest",
-            ));
-        }
-        let sizes = wanted.keys().filter_map(|file| pack.folder.join(file).metadata().ok());
-        let bytes: u64 = sizes.map(|meta| meta.len()).sum();
-        if bytes > DIGEST_CAP {
+    let (scale, rule) = (word(&scale), word(&rule));
+    Ok(Finding::pass(format!("drafter embedding × {scale}, V on K=V layers {rule}")))
+}
+
+fn look_at_digests(place: &Place<'_>) -> Found {
+    let pack = place.pack()?;
+    let wanted = &pack.manifest.sha256;
+    if wanted.is_empty() {
+        let hint = "add \"sha256\" to pack.json: file → digest";
+        return Err(Finding::warn("pack.json states no digests", hint));
+    }
+    let digests = Digests::of(pack, &place.subject.digest_cache)
+        .map_err(|e| Finding::fail(e.to_string(), "copy the pack again"))?;
+    let unknown = digests.unknown_bytes();
+    if unknown > digests::AT_ONCE {
+        let (all, left) = (size(digests.bytes()), size(unknown));
+        return Err(Finding::skipped(format!(
+            "{} files, {all}: {left} of them not hashed yet",
+            wanted.len()
+        )));
+    }
+    let bytes = digests.bytes();
+    let found =
+        digests.finish(&mut |_| true).map_err(|e| Finding::fail(e.to_string(), "copy the pack again"))?;
+    for (file, got) in found.into_iter().flatten() {
+        let want = &wanted[&file];
+        if !want.eq_ignore_ascii_case(&got) {
             let measured =
-                format!("{} files, {:.1} GB: too much to hash here", wanted.len(), bytes as f64 / 1e9);
-            return Err(Finding::skipped(measured));
+                format!("{} has {}…, pack.json states {}…", file.display(), head(&got), head(want));
+            let hint = format!("copy {} again, or state the new digest if the change is meant", name(&file));
+            return Err(Finding::fail(measured, hint));
         }
-        for (file, want) in wanted {
-            let got = files::sha256_file(&pack.folder.join(file))
-                .map_err(|e| Finding::fail(e.to_string(), "copy the pack again"))?;
-            if got != *want {
-                let measured =
-                    format!("{} has {}…, pack.json states {}…", file.display(), head(&got), head(want));
-                return Err(Finding::fail(measured, "copy the file again, or state the new digest"));
-            }
-        }
-        Ok(Finding::pass(format!("{} files, {:.2} MB, all as stated", wanted.len(), bytes as f64 / 1e6)))
-    })
+    }
+    Ok(Finding::pass(format!("{} files, {}, all as stated", wanted.len(), size(bytes))))
 }
 
 fn head(digest: &str) -> String {
     digest.chars().take(12).collect()
-}
-
-pub(crate) fn conventions(pack: &Pack) -> Check {
-    const ROW: Row = Row {
-        id: "pack-conventions",
-        group: Group::Pack,
-        title: "Conventions stated",
-        why: "The two reference implementations feed the drafter differently; f_θ only works with the one it was trained on.",
-    };
-    ROW.look(|| {
-        let manifest = &pack.manifest;
-        let (Some(scale), Some(rule)) = (manifest.drafter_embedding_scale, manifest.value_rule) else {
-            return Err(Finding::skipped("the pack has no f_θ"));
-        };
-        let word = |value: serde_json::Result<serde_json::Value>| {
-            value.ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
-        };
-        let (scale, rule) = (word(serde_json::to_value(scale)), word(serde_json::to_value(rule)));
-        Ok(Finding::pass(format!("drafter embedding × {scale}, V on K=V layers {rule}")))
-    })
 }

@@ -1,252 +1,206 @@
-//! Verifier, tokenizer, drafter and f_θ.
+//! Drafter and f_θ: complete, and made for each other and for this verifier?
 
-use crate::check::{Check, Finding, Group, Row};
-use crate::weights::{self, json};
-use protocol::Pack;
+use crate::check::{Finding, Found, Group};
+use crate::verifier::{damaged, found, incomplete, safetensors};
+use crate::{Place, Row, json, name, size, word};
+use protocol::{DrafterEmbeddingScale, Look};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-const VERIFIER_CONFIG: Row = Row {
-    id: "verifier-config",
-    group: Group::Verifier,
-    title: "Configuration",
-    why: "The engine must know the architecture; the libraries' defaults differ, so every key must be stated.",
-};
-const VERIFIER_WEIGHTS: Row = Row {
-    id: "verifier-weights",
-    group: Group::Verifier,
-    title: "Weights complete",
-    why: "A missing shard or a pointer file fails after minutes of loading, or worse, does not fail.",
-};
-const TOKENIZER_FILES: Row = Row {
-    id: "tokenizer-files",
-    group: Group::Tokenizer,
-    title: "Tokenizer and chat template",
-    why: "Without the model's own template the prompt is another prompt.",
-};
-const SPECIAL_TOKENS: Row = Row {
-    id: "tokenizer-special-tokens",
-    group: Group::Tokenizer,
-    title: "Special tokens",
-    why: "Loaders expect extra_special_tokens to be an object; some converters write a list.",
-};
-const DRAFTER_WEIGHTS: Row = Row {
-    id: "drafter-weights",
-    group: Group::Drafter,
-    title: "Drafter",
-    why: "The drafter runs over the evicted tokens; f_θ projects its K/V.",
-};
-const F_THETA_WEIGHTS: Row = Row {
-    id: "f-theta-weights",
-    group: Group::FTheta,
-    title: "Projection",
-    why: "An untrained or pointer f_θ restores noise.",
-};
-const DIMENSIONS: Row = Row {
-    id: "f-theta-dimensions",
-    group: Group::FTheta,
-    title: "Dimensions agree",
-    why: "f_θ must produce each layer's K/V heads and take the drafter's.",
-};
-const ALL: [&Row; 7] = [
-    &VERIFIER_CONFIG,
-    &VERIFIER_WEIGHTS,
-    &TOKENIZER_FILES,
-    &SPECIAL_TOKENS,
-    &DRAFTER_WEIGHTS,
-    &F_THETA_WEIGHTS,
-    &DIMENSIONS,
+pub(crate) const DRAFTER_ROWS: &[Row] = &[
+    Row {
+        id: "drafter-weights",
+        group: Group::Drafter,
+        title: "Drafter weights complete",
+        why: "The drafter runs over the evicted tokens; f_θ projects its K/V.",
+        look: drafter_weights,
+    },
+    Row {
+        id: "drafter-geometry",
+        group: Group::Drafter,
+        title: "Drafter configuration",
+        why: "Its tensors must be those that its configuration describes.",
+        look: drafter_geometry,
+    },
 ];
 
-/// The rows of a pack whose manifest cannot be used.
-pub(crate) fn skipped() -> Vec<Check> {
-    ALL.iter().map(|row| row.look(|| Err(Finding::skipped("the manifest cannot be used")))).collect()
+pub(crate) const F_THETA_ROWS: &[Row] = &[
+    Row {
+        id: "f-theta-weights",
+        group: Group::FTheta,
+        title: "f_θ weights complete",
+        why: "An untrained or pointer f_θ restores noise.",
+        look: f_theta_weights,
+    },
+    Row {
+        id: "f-theta-config",
+        group: Group::FTheta,
+        title: "f_θ configuration",
+        why: "Its tensors must be those that its configuration describes.",
+        look: f_theta_config,
+    },
+    Row {
+        id: "f-theta-dimensions",
+        group: Group::FTheta,
+        title: "Dimensions agree",
+        why: "f_θ must produce each layer's K/V heads and take the drafter's.",
+        look: dimensions,
+    },
+    Row {
+        id: "f-theta-origin",
+        group: Group::FTheta,
+        title: "Trained on this drafter",
+        why: "f_θ that was trained on another drafter has the right dimensions and restores something else.",
+        look: origin,
+    },
+    Row {
+        id: "f-theta-scale",
+        group: Group::FTheta,
+        title: "Trained with this embedding scale",
+        why: "The implementations feed the drafter embeddings of different scale; f_θ only works with the one that it was trained with.",
+        look: scale,
+    },
+];
+
+/// What the reference's training feeds its drafter: the scaled embedding, scaled by √hidden once more.
+const REFERENCE_SCALE: DrafterEmbeddingScale = DrafterEmbeddingScale::Hidden;
+
+fn part(folder: Option<PathBuf>, name: &str) -> Result<PathBuf, Finding> {
+    folder.ok_or_else(|| Finding::skipped(format!("the pack has no {name}")))
 }
 
-pub(crate) fn checks(pack: &Pack) -> Vec<Check> {
-    vec![
-        VERIFIER_CONFIG.look(|| verifier_config(pack)),
-        VERIFIER_WEIGHTS.look(|| verifier_weights(pack)),
-        TOKENIZER_FILES.look(|| tokenizer_files(pack)),
-        SPECIAL_TOKENS.look(|| special_tokens(pack)),
-        DRAFTER_WEIGHTS.look(|| drafter(pack)),
-        F_THETA_WEIGHTS.look(|| f_theta(pack)),
-        DIMENSIONS.look(|| dimensions(pack)),
-    ]
+fn drafter_folder(place: &Place<'_>) -> Result<PathBuf, Finding> {
+    part(place.pack()?.drafter(), "drafter")
 }
 
-/// The text part of the verifier's configuration.
-fn text_config(pack: &Pack) -> Result<Value, Finding> {
-    let config = json(&pack.verifier().join("config.json"))?;
-    Ok(config.get("text_config").filter(|text| text.is_object()).cloned().unwrap_or(config))
+fn f_theta_folder(place: &Place<'_>) -> Result<PathBuf, Finding> {
+    part(place.pack()?.f_theta(), "f_θ")
 }
 
-fn count(config: &Value, key: &str, file: &str) -> Result<u64, Finding> {
-    let value = config.get(key).and_then(Value::as_u64).filter(|value| *value > 0);
-    value.ok_or_else(|| {
-        Finding::fail(format!("{file} has no positive {key}"), format!("state {key} in {file}"))
-    })
+fn looked_at<T>(look: &Option<Look<T>>) -> Result<(&T, f64), Finding> {
+    let look = look.as_ref().ok_or_else(|| Finding::skipped("a part before it cannot be used"))?;
+    Ok((found(look)?, look.seconds))
 }
 
-/// K/V heads and head dimension of every verifier layer.
-fn geometry(pack: &Pack) -> Result<Vec<(u64, u64)>, Finding> {
-    let config = text_config(pack)?;
-    let number = |key| count(&config, key, "the verifier's config.json");
-    let shared_kv = config.get("attention_k_eq_v").and_then(Value::as_bool).unwrap_or(false);
-    let full_heads =
-        if shared_kv { number("num_global_key_value_heads")? } else { number("num_key_value_heads")? };
-    let (full, sliding) =
-        ((full_heads, number("global_head_dim")?), (number("num_key_value_heads")?, number("head_dim")?));
-    let kinds = config.get("layer_types").and_then(Value::as_array);
-    let Some(kinds) = kinds.filter(|kinds| kinds.len() as u64 == number("num_hidden_layers").unwrap_or(0))
-    else {
-        let measured = "layer_types does not name every layer";
-        return Err(Finding::fail(measured, "state layer_types in the verifier's config.json"));
+fn drafter_weights(place: &Place<'_>) -> Found {
+    safetensors(&drafter_folder(place)?, "model")
+}
+
+fn drafter_geometry(place: &Place<'_>) -> Found {
+    drafter_folder(place)?;
+    drafter_weights(place).map_err(incomplete)?;
+    let (facts, seconds) = looked_at(&place.inspection()?.drafter)?;
+    let measured =
+        format!("{} layers · K/V heads × dimension {} × {}", facts.layers, facts.kv_heads, facts.head_dim);
+    Ok(Finding::pass(measured).took(seconds))
+}
+
+fn f_theta_weights(place: &Place<'_>) -> Found {
+    let folder = f_theta_folder(place)?;
+    let archive = folder.join("f_theta_weights.pt");
+    let there = |name: &str| folder.join(name).symlink_metadata().is_ok();
+    if there("f_theta_weights.safetensors") || there("f_theta_weights.safetensors.index.json") {
+        return safetensors(&folder, "f_theta_weights");
+    }
+    if archive.symlink_metadata().is_err() {
+        let measured = format!("neither f_theta_weights.safetensors nor .pt in {}", name(&folder));
+        return Err(Finding::fail(measured, "train f_θ on the GPU machine and copy its folder here"));
+    }
+    let bytes = files::weight_bytes(&archive).map_err(|e| damaged(&e))?;
+    Ok(Finding::pass(format!("PyTorch archive, {}", size(bytes))))
+}
+
+fn f_theta_config(place: &Place<'_>) -> Found {
+    f_theta_folder(place)?;
+    f_theta_weights(place).map_err(incomplete)?;
+    let (facts, seconds) = looked_at(&place.inspection()?.f_theta)?;
+    Ok(Finding::pass(format!("rank {}", facts.rank)).took(seconds))
+}
+
+fn dimensions(place: &Place<'_>) -> Found {
+    f_theta_folder(place)?;
+    let inspection = place.inspection()?;
+    let (_, seconds) = looked_at(&inspection.dimensions)?;
+    let layers = found(&inspection.tensors)?.layers.len();
+    Ok(Finding::pass(format!("{layers} layers as the verifier has them, and the drafter")).took(seconds))
+}
+
+/// What f_θ's training report says, where it lies in f_θ's folder or beside it; else what the pack's own manifest binds.
+fn origin(place: &Place<'_>) -> Found {
+    let (f_theta, drafter) = (f_theta_folder(place)?, drafter_folder(place)?);
+    let pack = place.pack()?;
+    let Some(report) = training_report(&f_theta) else {
+        let binds = |part: &Option<PathBuf>, stem: &str| {
+            let part = part.as_deref().unwrap_or(Path::new(""));
+            let stated = |file: &&PathBuf| file.starts_with(part) && name(file).starts_with(stem);
+            pack.manifest.sha256.keys().any(|file| stated(&file))
+        };
+        if binds(&pack.manifest.drafter, "model") && binds(&pack.manifest.f_theta, "f_theta_weights") {
+            return Ok(Finding::pass("pack.json binds both by their digests; there is no training report"));
+        }
+        let hint = "copy f_θ's training report beside it, or state the digests of both in pack.json";
+        return Err(Finding::warn("nothing says which drafter f_θ was trained on", hint));
     };
-    Ok(kinds.iter().map(|kind| if kind == "full_attention" { full } else { sliding }).collect())
-}
-
-fn verifier_config(pack: &Pack) -> Result<Finding, Finding> {
-    let config = text_config(pack)?;
-    let kind = config.get("model_type").and_then(Value::as_str).unwrap_or("none");
-    if !["gemma4", "gemma4_text"].contains(&kind) {
-        let measured = format!("model_type is {kind}");
-        return Err(Finding::fail(measured, "this engine runs gemma4 and gemma4_text verifiers"));
-    }
-    let layers = geometry(pack)?;
-    let types = config
-        .get("layer_types")
-        .and_then(Value::as_array)
-        .map_or(0, |kinds| kinds.iter().filter(|kind| **kind == "full_attention").count());
-    let window = count(&config, "sliding_window", "the verifier's config.json")?;
-    let experts = config.get("num_experts").and_then(Value::as_u64);
-    let mixture = experts.map_or_else(String::new, |experts| format!(" · {experts} experts"));
-    Ok(Finding::pass(format!("{kind} · {} layers, {types} full · window {window}{mixture}", layers.len())))
-}
-
-fn verifier_weights(pack: &Pack) -> Result<Finding, Finding> {
-    let summary = weights::safetensors(&pack.verifier())?;
-    let has_embedding = summary.tensors.iter().any(|name| name.ends_with("embed_tokens.weight"));
-    if !has_embedding {
-        return Err(Finding::fail(
-            "no embed_tokens.weight in the headers",
-            "copy every shard of the verifier",
-        ));
-    }
-    let (files, tensors) = (summary.files, summary.tensors.len());
-    Ok(Finding::pass(format!(
-        "{files} file(s), {tensors} tensors, {:.2} MB, sizes match headers",
-        summary.bytes as f64 / 1e6
-    )))
-}
-
-fn tokenizer_files(pack: &Pack) -> Result<Finding, Finding> {
-    let folder = pack.verifier();
-    let tokenizer = json(&folder.join("tokenizer.json"))?;
-    if !tokenizer.get("model").is_some_and(Value::is_object) {
-        return Err(Finding::fail("tokenizer.json has no model", "copy tokenizer.json again"));
-    }
-    let tokens = tokenizer.pointer("/model/vocab").map_or(0, |vocab| {
-        vocab.as_object().map(serde_json::Map::len).or_else(|| vocab.as_array().map(Vec::len)).unwrap_or(0)
-    });
-    let place = template(&folder).ok_or_else(|| {
-        Finding::fail(
-            "no chat template",
-            "add chat_template.jinja, or chat_template to tokenizer_config.json",
-        )
-    })?;
-    Ok(Finding::pass(format!("{tokens} tokens, chat template in {place}")))
-}
-
-fn template(folder: &std::path::Path) -> Option<&'static str> {
-    if folder.join("chat_template.jinja").is_file() {
-        return Some("chat_template.jinja");
-    }
-    let config = json(&folder.join("tokenizer_config.json")).ok()?;
-    config.get("chat_template").filter(|template| !template.is_null()).map(|_| "tokenizer_config.json")
-}
-
-fn special_tokens(pack: &Pack) -> Result<Finding, Finding> {
-    let config = json(&pack.verifier().join("tokenizer_config.json"))?;
-    match config.get("extra_special_tokens") {
-        None | Some(Value::Null) => Ok(Finding::pass("no extra_special_tokens")),
-        Some(Value::Object(tokens)) => {
-            Ok(Finding::pass(format!("{} extra special tokens, an object", tokens.len())))
-        }
-        Some(Value::Array(list)) => {
-            let measured =
-                format!("extra_special_tokens is a list of {}; loaders expect an object", list.len());
-            Err(Finding::fail(
-                measured,
-                "turn the list into an object (name → token) in tokenizer_config.json; keep a copy",
-            ))
-        }
-        Some(_) => {
-            let measured = "extra_special_tokens is neither an object nor a list";
-            Err(Finding::fail(measured, "make it an object (name → token) in tokenizer_config.json"))
-        }
-    }
-}
-
-fn part(path: Option<PathBuf>, name: &str) -> Result<PathBuf, Finding> {
-    path.ok_or_else(|| Finding::skipped(format!("the pack has no {name}")))
-}
-
-fn drafter(pack: &Pack) -> Result<Finding, Finding> {
-    let folder = part(pack.drafter(), "drafter")?;
-    let config = json(&folder.join("config.json"))?;
-    let layers = count(&config, "num_hidden_layers", "the drafter's config.json")?;
-    let summary = weights::safetensors(&folder)?;
-    Ok(Finding::pass(format!("{layers} layers, {:.2} MB, not a pointer", summary.bytes as f64 / 1e6)))
-}
-
-fn f_theta(pack: &Pack) -> Result<Finding, Finding> {
-    let folder = part(pack.f_theta(), "f_θ")?;
-    let config = json(&folder.join("f_theta_config.json"))?;
-    let rank = count(&config, "rank", "f_theta_config.json")?;
-    Ok(Finding::pass(format!("rank {rank}, {}", weights::f_theta(&folder)?)))
-}
-
-/// f_θ against the verifier, layer by layer, and against the drafter.
-fn dimensions(pack: &Pack) -> Result<Finding, Finding> {
-    let folder = part(pack.f_theta(), "f_θ")?;
-    let f_theta = json(&folder.join("f_theta_config.json"))?;
-    let layers = geometry(pack)?;
-    let number = |key| count(&f_theta, key, "f_theta_config.json");
-    let differ = |what: String, ours: u64, theirs: u64, of: &str| {
-        let measured = format!("{what}: f_θ has {ours}, the {of} {theirs}");
-        Err(Finding::fail(measured, format!("use the f_θ that was trained on this {of}")))
+    let Some(trained) = report.pointer("/config/drafter_id").and_then(Value::as_str) else {
+        return Err(Finding::warn("the training report names no drafter", "ask who trained this f_θ"));
     };
-    if number("verifier_num_layers")? != layers.len() as u64 {
-        return differ("layers".to_owned(), number("verifier_num_layers")?, layers.len() as u64, "verifier");
+    let names = [name(&drafter), drafter_name(&drafter).unwrap_or_default()];
+    let trained = name(Path::new(trained));
+    if names.contains(&trained) {
+        return Ok(Finding::pass(format!("trained on {trained}")));
     }
-    let per_layer = |key: &str, fallback: &'static str, layer: usize| {
-        let list = f_theta.get(key).and_then(Value::as_array);
-        list.and_then(|list| list.get(layer)).and_then(Value::as_u64).map_or_else(|| number(fallback), Ok)
+    let measured = format!("trained on {trained}, the drafter is {}", names[0]);
+    Err(Finding::warn(
+        measured,
+        "use the drafter that f_θ was trained on, or name its folder so if it is the same",
+    ))
+}
+
+/// The scale that the pack states against what its files record.
+fn scale(place: &Place<'_>) -> Found {
+    let (f_theta, drafter) = (f_theta_folder(place)?, drafter_folder(place)?);
+    let stated = place.pack()?.manifest.drafter_embedding_scale;
+    let stated = stated.ok_or_else(|| Finding::skipped("pack.json states no scale"))?;
+    let recorded = match training_report(&f_theta) {
+        Some(_) => Some((REFERENCE_SCALE, "the training report is the reference's")),
+        None => recorded_scale(&drafter).map(|scale| (scale, "the drafter's configuration records it")),
     };
-    for (layer, (heads, dim)) in layers.iter().enumerate() {
-        let ours = per_layer("verifier_layer_kv_heads", "verifier_num_kv_heads", layer)?;
-        if ours != *heads {
-            return differ(format!("K/V heads of layer {layer}"), ours, *heads, "verifier");
-        }
-        let ours = per_layer("verifier_layer_head_dims", "verifier_head_dim", layer)?;
-        if ours != *dim {
-            return differ(format!("head dimension of layer {layer}"), ours, *dim, "verifier");
-        }
+    let Some((recorded, source)) = recorded else {
+        let measured = format!("pack.json states × {}; nothing else records it", word(&stated));
+        return Err(Finding::skipped(measured));
+    };
+    if recorded == stated {
+        return Ok(Finding::pass(format!("× {}: {source}", word(&stated))));
     }
-    let drafter = json(&part(pack.drafter(), "drafter")?.join("config.json"))?;
-    for (key, theirs) in [
-        ("drafter_num_layers", "num_hidden_layers"),
-        ("drafter_num_kv_heads", "num_key_value_heads"),
-        ("drafter_head_dim", "head_dim"),
-    ] {
-        let (ours, theirs) = (number(key)?, count(&drafter, theirs, "the drafter's config.json")?);
-        if ours != theirs {
-            return differ(key.to_owned(), ours, theirs, "drafter");
-        }
+    let measured = format!("pack.json states × {}, but × {}: {source}", word(&stated), word(&recorded));
+    Err(Finding::fail(measured, "correct drafter_embedding_scale in pack.json"))
+}
+
+/// `kakeya_capture_embed_scale` of a drafter's configuration ends with what the scale comes to.
+fn recorded_scale(drafter: &Path) -> Option<DrafterEmbeddingScale> {
+    let config = json::read(&drafter.join("config.json")).ok()?;
+    let text = config.get("kakeya_capture_embed_scale")?.as_str()?;
+    match text.rsplit("==").next()?.trim() {
+        "raw_embedding * hidden_size" => Some(DrafterEmbeddingScale::Hidden),
+        "raw_embedding * sqrt(hidden_size)" => Some(DrafterEmbeddingScale::SqrtHidden),
+        "raw_embedding" => Some(DrafterEmbeddingScale::One),
+        _ => None,
     }
-    let mut shapes: Vec<String> = layers.iter().map(|(heads, dim)| format!("{heads} × {dim}")).collect();
-    shapes.sort();
-    shapes.dedup();
-    Ok(Finding::pass(format!("{} layers, K/V heads × dimension {}", layers.len(), shapes.join(" and "))))
+}
+
+/// The name that a checkpoint's configuration gives itself, without its organisation.
+fn drafter_name(folder: &Path) -> Option<String> {
+    let config = json::read(&folder.join("config.json")).ok()?;
+    config.get("_name_or_path").and_then(Value::as_str).map(|path| name(Path::new(path)))
+}
+
+/// A file of the kind that training writes: in the folder, or beside it under its name.
+fn training_report(folder: &Path) -> Option<Value> {
+    let beside = folder.with_file_name(format!("{}.json", name(folder)));
+    let inside = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    let mut files: Vec<PathBuf> =
+        inside.filter(|path| path.extension().is_some_and(|e| e == "json")).collect();
+    files.sort();
+    let reports = files.into_iter().chain([beside]).filter_map(|path| json::read(&path).ok());
+    reports.into_iter().find(|report| report.get("kind").and_then(Value::as_str) == Some("k3_f_theta_train"))
 }

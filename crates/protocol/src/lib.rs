@@ -4,11 +4,16 @@
 //! standard output, one JSON object a line. Either side ends the talk by closing its pipe.
 
 mod arm;
+mod inspection;
 mod message;
 mod pack;
 mod spec;
 
 pub use arm::{Alpha, Arm, ArmError, Restore};
+pub use inspection::{
+    DrafterFacts, FThetaFacts, Forecast, Inspection, Look, PromptFacts, SelfTest, TensorFacts,
+    TokenizerFacts, VerifierFacts,
+};
 pub use message::{
     BackendInfo, DeviceMemory, ErrorReport, Event, Fidelity, Hello, Host, KvBytes, LayerCounter, LayerError,
     LayerGeometry, LayerKind, LoadedPack, Request, RestorationCounters, Stage, StageTimings, Stop, Trial,
@@ -18,4 +23,4 @@ pub use pack::{DrafterEmbeddingScale, Pack, PackError, PackManifest, ValueRule};
 pub use spec::{Backend, Decode, Device, RunSpec, SpecError};
 
 /// Version of the messages. A host and an engine of different versions refuse each other.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;

@@ -1,6 +1,6 @@
 //! The messages between a host and an engine.
 
-use crate::{Arm, Backend, Decode, Device};
+use crate::{Arm, Backend, Decode, Device, Inspection, RunSpec};
 use niah::PromptVariant;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -25,6 +25,11 @@ pub enum Request {
         device: Device,
         /// Arms that will be asked for, so that a missing part is found before the first trial.
         arms: Vec<Arm>,
+    },
+    /// Looks at a pack and at the device without loading. Answered by [`Event::Inspected`].
+    Inspect {
+        /// The run that is meant; its pack is looked at.
+        spec: RunSpec,
     },
     /// Answers one prompt with one arm. Answered by [`Event::Done`], [`Event::Cancelled`] or [`Event::Failed`].
     Trial(Trial),
@@ -67,6 +72,8 @@ pub struct Trial {
 pub enum Event {
     /// Who the engine is.
     Hello(Hello),
+    /// What was found.
+    Inspected(Box<Inspection>),
     /// The pack is in memory.
     Loaded(LoadedPack),
     /// A trial goes on.

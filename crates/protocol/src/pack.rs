@@ -109,7 +109,7 @@ impl Pack {
             return Err(PackError::NoFolder(folder.to_owned()));
         }
         let path = folder.join(MANIFEST);
-        let bytes = files::read_capped(&path, MANIFEST_CAP)?;
+        let bytes = files::read_regular(&path, MANIFEST_CAP)?;
         let malformed =
             |pointer: String, reason: String| PackError::Malformed { path: path.clone(), pointer, reason };
         let manifest: PackManifest =

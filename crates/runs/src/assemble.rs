@@ -3,7 +3,7 @@
 //! Our blocks are `provenance`, `stage_timings`, `restoration`, `fidelity`, `attention_mass` and, in `memory`, `figures` with
 //! the kind of every figure.
 
-use evidence::{MemoryKind, dataset_digest};
+use evidence::{MemoryKind, OverriddenCheck, dataset_digest};
 use niah::{Dataset, PromptVariant, Rung, Sample, Score, evicted};
 use protocol::{
     Arm, Backend, BackendInfo, Decode, Device, DeviceMemory, Fidelity, Hello, LayerCounter, LayerGeometry,
@@ -19,6 +19,7 @@ pub(crate) struct RunFacts<'a> {
     pub spec: &'a RunSpec,
     pub hello: &'a Hello,
     pub pack: &'a LoadedPack,
+    pub overridden: &'a [OverriddenCheck],
     pub started: jiff::Timestamp,
     pub ended: jiff::Timestamp,
 }
@@ -595,6 +596,7 @@ pub(crate) fn provenance(facts: &RunFacts, results: &RungResults) -> Value {
         "device_driver": backend.and_then(|info| info.driver.as_deref()),
         "started": facts.started,
         "ended": facts.ended,
+        "overridden_checks": facts.overridden,
     })
 }
 
@@ -724,7 +726,7 @@ mod tests {
 
     fn facts<'a>(spec: &'a RunSpec, hello: &'a Hello, pack: &'a LoadedPack) -> RunFacts<'a> {
         let now = jiff::Timestamp::from_second(1_781_130_321).unwrap();
-        RunFacts { spec, hello, pack, started: now, ended: now }
+        RunFacts { spec, hello, pack, overridden: &[], started: now, ended: now }
     }
 
     fn arms(words: &[&str]) -> Vec<Arm> {

@@ -1,7 +1,7 @@
 //! An engine process: started, spoken to, watched.
 
 use crate::RunError;
-use protocol::{ErrorReport, Event, Hello, Request};
+use protocol::{ErrorReport, Event, Hello, Inspection, Request, RunSpec};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
@@ -137,10 +137,17 @@ impl Drop for Engine {
 }
 
 impl EngineProgram {
-    /// Starts the engine, shakes hands, ends it.
-    pub fn probe(&self) -> Result<Hello, ErrorReport> {
-        let (_engine, hello) = Engine::start(self)?;
-        Ok(hello)
+    /// Starts the engine, lets it look at the pack of `spec`, ends it. Gives who it is, and what it saw.
+    pub fn inspect(&self, spec: &RunSpec) -> Result<(Hello, Result<Inspection, ErrorReport>), ErrorReport> {
+        let (mut engine, hello) = Engine::start(self)?;
+        let asked = engine.send(&Request::Inspect { spec: spec.clone() });
+        let seen = asked.and_then(|()| {
+            engine.wait("looking at the pack", |event| match event {
+                Event::Inspected(inspection) => Some(*inspection),
+                _ => None,
+            })
+        });
+        Ok((hello, seen.map_err(ErrorReport::from)))
     }
 }
 

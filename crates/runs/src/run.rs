@@ -3,7 +3,7 @@
 use crate::assemble::{self, RunFacts, RungResults};
 use crate::event::{ArmRecall, RestoredBrief, RunEvent, TrialOutcome};
 use crate::{Engine, EngineProgram, RunError, sweep};
-use evidence::stats;
+use evidence::{OverriddenCheck, stats};
 use niah::{Rung, Sample, Score};
 use protocol::{Arm, Decode, Event, Hello, LoadedPack, Request, RunSpec, Trial, TrialResult};
 use serde_json::Value;
@@ -43,6 +43,8 @@ pub struct Run {
     pub program: EngineProgram,
     /// Stops it.
     pub cancel: Cancel,
+    /// Failing checks in spite of which it is started; the evidence names them.
+    pub overridden: Vec<OverriddenCheck>,
 }
 
 impl Run {
@@ -113,7 +115,8 @@ impl<W: FnMut(RunEvent)> Desk<'_, W> {
         let ended = jiff::Timestamp::now();
         let rung_results =
             RungResults { rung, dataset, samples, arms: spec.arms.iter().copied().zip(results).collect() };
-        let facts = RunFacts { spec, hello, pack, started, ended };
+        let overridden = &self.run.overridden;
+        let facts = RunFacts { spec, hello, pack, overridden, started, ended };
         let needle = (assemble::file_name(rung, ended), assemble::document(&facts, &rung_results));
         let sweep =
             sweep::document(&facts, &rung_results).map(|sweep| (sweep::file_name(rung, ended), sweep));

@@ -77,6 +77,7 @@ export const groupNames: Record<Group, string> = {
   tokenizer: "Tokenizer",
   drafter: "Drafter",
   "f-theta": "f_θ",
+  specification: "The run that is meant",
 };
 
 export const statusTones: Record<Status, Tone> = { pass: "pass", warn: "warn", fail: "fail", skipped: "neutral" };

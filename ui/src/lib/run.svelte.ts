@@ -4,6 +4,7 @@ import { armName } from "./labels";
 import type { ArmRecall } from "./types/ArmRecall";
 import type { ErrorReport } from "./types/ErrorReport";
 import type { LoadedPack } from "./types/LoadedPack";
+import type { OverriddenCheck } from "./types/OverriddenCheck";
 import type { RunEvent } from "./types/RunEvent";
 import type { RunSpec } from "./types/RunSpec";
 import type { TrialOutcome } from "./types/TrialOutcome";
@@ -62,13 +63,14 @@ export class LiveRun {
     return this.phase === "starting" || this.phase === "loading" || this.phase === "running";
   }
 
-  async start(spec: RunSpec, out: string): Promise<void> {
+  /** `overridden` are the failing checks in spite of which it starts; the evidence names them. */
+  async start(spec: RunSpec, out: string, overridden: OverriddenCheck[]): Promise<void> {
     this.#reset();
     const run = ++this.#run;
     this.phase = "starting";
     try {
       // Events of a run that has already ended must not touch the next one.
-      this.paths = await this.#backend.run(spec, out, (event) => run === this.#run && this.apply(event));
+      this.paths = await this.#backend.run(spec, out, overridden, (event) => run === this.#run && this.apply(event));
       this.#end("finished");
     } catch (thrown) {
       const error = errorReport(thrown);

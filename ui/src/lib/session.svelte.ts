@@ -1,4 +1,5 @@
 import { Answer } from "./answer.svelte";
+import { Checklist } from "./checklist.svelte";
 import { unique } from "./text";
 import type { Tone } from "./components/Chip.svelte";
 import type { Backend } from "./backend/backend";
@@ -9,7 +10,8 @@ import type { EvidenceDetail } from "./types/EvidenceDetail";
 import type { EvidenceList } from "./types/EvidenceList";
 import type { GateReport } from "./types/GateReport";
 import type { PackEntry } from "./types/PackEntry";
-import type { PreflightReport } from "./types/PreflightReport";
+import type { OverriddenCheck } from "./types/OverriddenCheck";
+import type { PreflightRequest } from "./types/PreflightRequest";
 import type { RunSpec } from "./types/RunSpec";
 import type { Workspace } from "./types/Workspace";
 
@@ -28,7 +30,13 @@ export class Session {
   readonly workspace = new Answer<Workspace>();
   /** Folder of the chosen pack. */
   pack = $state<string | null>(null);
-  readonly preflight = new Answer<PreflightReport>();
+  readonly checklist: Checklist;
+  /** Evidence of another machine that the next run is to be compared with. */
+  counterpart = $state<string | null>(null);
+  /** Failing checks that keep a run from starting, and what the user may decide to override; null while nothing does. */
+  blocked = $state.raw<OverriddenCheck[] | null>(null);
+  /** A run was asked for, and what could block it is being looked at. */
+  checking = $state(false);
   /** The run form; null until its defaults are there. */
   spec = $state<RunSpec | null>(null);
 
@@ -50,6 +58,7 @@ export class Session {
 
   constructor(backend: Backend) {
     this.backend = backend;
+    this.checklist = new Checklist(backend);
     this.run = new LiveRun(backend, () => void this.refreshEvidence());
   }
 
@@ -65,9 +74,9 @@ export class Session {
   }
 
   get checklistTone(): Tone {
-    if (this.preflight.busy) return "busy";
-    if (this.preflight.error) return "fail";
-    const statuses = this.preflight.value?.checks.map((check) => check.status) ?? [];
+    if (this.checklist.report.busy) return "busy";
+    if (this.checklist.report.error) return "fail";
+    const statuses = this.checklist.checks.map((check) => check.status);
     if (statuses.length === 0) return "neutral";
     return statuses.includes("fail") ? "fail" : statuses.includes("warn") ? "warn" : "pass";
   }
@@ -113,25 +122,59 @@ export class Session {
 
   async choosePack(folder: string | null): Promise<void> {
     this.pack = folder;
-    this.preflight.clear();
+    this.checklist.clear();
+    this.blocked = null;
     if (folder === null) return;
     const spec = await this.backend.defaultSpec(folder);
     this.spec = this.spec === null ? spec : { ...this.spec, pack: folder };
   }
 
-  async checkAll(): Promise<void> {
-    const pack = this.pack;
-    if (pack !== null) await this.preflight.ask(() => this.backend.preflight(pack));
+  /** What the checklist is asked about: the pack with the run that the form describes. */
+  request(): PreflightRequest | null {
+    if (this.pack === null) return null;
+    const [spec, out] = [$state.snapshot(this.spec), this.workspace.value?.out ?? null];
+    return { pack: this.pack, spec, spec_file: null, out, counterpart: this.counterpart };
   }
 
-  /** Runs one check again and puts it in the place of its older self. */
+  /** Whether the checklist is about something else than what is chosen now. */
+  get stale(): boolean {
+    const request = this.request();
+    return request !== null && !this.checklist.isAbout(request);
+  }
+
+  async checkAll(): Promise<void> {
+    const request = this.request();
+    if (request !== null) await this.checklist.ask(request);
+  }
+
   async checkOne(id: string): Promise<void> {
-    const before = this.preflight.value;
-    if (this.pack === null || before === null) return;
-    const fresh = await this.backend.preflightCheck(this.pack, id);
-    if (this.preflight.value !== before) return;
-    const checks = before.checks.map((check) => (check.id === id ? fresh : check));
-    this.preflight.value = { ...before, checks, may_run: checks.every((check) => check.status !== "fail") };
+    const request = this.request();
+    if (request !== null) await this.checklist.askAgain(request, id);
+  }
+
+  /** Checks, then starts the run if nothing fails; else says what blocks it. */
+  async startRun(): Promise<void> {
+    this.blocked = null;
+    this.checking = true;
+    await this.checkAll();
+    this.checking = false;
+    const { failing, report } = this.checklist;
+    const overridable = failing.map(({ id, measured }) => ({ id, measured }));
+    if (report.error) overridable.push({ id: "preflight", measured: report.error.message });
+    if (overridable.length > 0) this.blocked = overridable;
+    else await this.#start([]);
+  }
+
+  /** Starts the run in spite of what blocks it. */
+  async startInSpite(): Promise<void> {
+    const overridden = this.blocked ?? [];
+    this.blocked = null;
+    await this.#start(overridden);
+  }
+
+  async #start(overridden: OverriddenCheck[]): Promise<void> {
+    const [workspace, spec] = [this.workspace.value, $state.snapshot(this.spec)];
+    if (workspace && spec) await this.run.start(spec, workspace.out, overridden);
   }
 
   /** Reads every evidence file again, and what is derived from them. */

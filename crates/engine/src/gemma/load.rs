@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::gguf::Gguf;
 use crate::quantisation::Quantisation;
 use crate::weights::Weights;
-use protocol::{LayerGeometry, LayerKind};
+use protocol::{LayerGeometry, LayerKind, VerifierFacts};
 use safetensors::Dtype;
 use std::path::{Path, PathBuf};
 
@@ -49,6 +49,26 @@ impl<B: Backend> Gemma<B> {
             backend,
         })
     }
+}
+
+/// What the configuration of a folder says of its decoder, without a look at its weights.
+pub fn outline(folder: &Path) -> Result<VerifierFacts, Error> {
+    let config = match Gguf::find(folder)? {
+        Some(gguf) => gguf.config()?,
+        None => Config::read(folder.join("config.json"))?,
+    };
+    Quantisation::read(&config)?;
+    let (config, _) = family::read(config.section("text_config").unwrap_or(config))?;
+    frequencies(&config)?;
+    Ok(VerifierFacts {
+        model: config.require("model_type")?,
+        layers: layer_kinds(&config)?,
+        window: config.count("sliding_window")?,
+        experts: config
+            .require::<bool>("enable_moe_block")?
+            .then(|| config.count("num_experts"))
+            .transpose()?,
+    })
 }
 
 /// What a folder holds.

@@ -10,6 +10,7 @@ mod load;
 mod plan;
 
 pub use cache::Cache;
+pub use load::outline;
 pub use plan::{Evicted, KvLayer, Plan, Sequence, full_bytes, native_bytes};
 
 use crate::Error;

@@ -52,8 +52,8 @@ pub(super) fn mass(
     let (early, near) = mask.visible(position, position + 1);
     let (early, near, range) = (columns.of(early), columns.of(near), columns.of(range));
     let share = |row: &mut [f32]| {
-        numeric::softmax(row, scale, early.clone(), near.clone());
-        row[range.clone()].iter().copied().map(f64::from).sum::<f64>()
+        let inverse = numeric::softmax(row, scale, [early.clone(), near.clone()], &[0..0, 0..row.len()]);
+        f64::from(inverse) * row[range.clone()].iter().copied().map(f64::from).sum::<f64>()
     };
     Ok(scores.chunks_mut(columns.count()).map(share).sum::<f64>() / f64::from(heads))
 }

@@ -15,6 +15,8 @@ mod hostile;
 #[cfg(target_os = "linux")]
 mod main_job;
 #[cfg(target_os = "linux")]
+mod preflight;
+#[cfg(target_os = "linux")]
 mod window;
 #[cfg(target_os = "linux")]
 mod workspace;

@@ -1,11 +1,16 @@
 import type { ComparisonView } from "../types/ComparisonView";
+import type { Change } from "../types/Change";
 import type { Check } from "../types/Check";
+import type { DigestProgress } from "../types/DigestProgress";
 import type { ErrorReport } from "../types/ErrorReport";
 import type { EvidenceDetail } from "../types/EvidenceDetail";
 import type { EvidenceList } from "../types/EvidenceList";
 import type { Export } from "../types/Export";
+import type { Fixed } from "../types/Fixed";
 import type { GateReport } from "../types/GateReport";
+import type { OverriddenCheck } from "../types/OverriddenCheck";
 import type { PreflightReport } from "../types/PreflightReport";
+import type { PreflightRequest } from "../types/PreflightRequest";
 import type { RunEvent } from "../types/RunEvent";
 import type { RunSpec } from "../types/RunSpec";
 import type { Workspace } from "../types/Workspace";
@@ -24,15 +29,27 @@ export interface Backend {
   chooseWorkspace(): Promise<string | null>;
   openWorkspace(folder: string): Promise<Workspace>;
 
-  preflight(pack: string): Promise<PreflightReport>;
-  preflightCheck(pack: string, id: string): Promise<Check>;
+  preflight(request: PreflightRequest): Promise<PreflightReport>;
+  preflightCheck(request: PreflightRequest, id: string): Promise<Check>;
+  /** What the fix of a check would do; null when there is nothing to do. */
+  preflightFixPreview(request: PreflightRequest, id: string): Promise<Change | null>;
+  preflightFix(request: PreflightRequest, id: string, onLine: (line: string) => void): Promise<Fixed>;
+  /** Resolves with the file that is what it was. */
+  preflightUndo(request: PreflightRequest, id: string): Promise<string>;
+  /** Hashes a pack's files; digests are kept. Ends early when another pack is to be hashed. */
+  preflightDigests(pack: string, onProgress: (progress: DigestProgress) => void): Promise<void>;
   preflightMarkdown(report: PreflightReport): Promise<string>;
 
   defaultSpec(pack: string): Promise<RunSpec>;
   /** Rejects with what is wrong with the settings. */
   checkSpec(spec: RunSpec): Promise<void>;
-  /** Runs to the end; resolves with the evidence files. */
-  run(spec: RunSpec, out: string, onEvent: (event: RunEvent) => void): Promise<string[]>;
+  /** Runs to the end, in spite of the failing checks that are named; resolves with the evidence files. */
+  run(
+    spec: RunSpec,
+    out: string,
+    overridden: OverriddenCheck[],
+    onEvent: (event: RunEvent) => void,
+  ): Promise<string[]>;
   cancelRun(): Promise<void>;
 
   /** Asks the user for evidence files; empty when they change their mind. */

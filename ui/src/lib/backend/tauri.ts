@@ -1,5 +1,6 @@
 import { Channel, invoke } from "@tauri-apps/api/core";
 import { getCurrentWebview } from "@tauri-apps/api/webview";
+import type { DigestProgress } from "../types/DigestProgress";
 import type { RunEvent } from "../types/RunEvent";
 import type { Backend } from "./backend";
 
@@ -9,13 +10,19 @@ export const tauri: Backend = {
   chooseWorkspace: () => invoke("choose_workspace"),
   openWorkspace: (folder) => invoke("open_workspace", { folder }),
 
-  preflight: (pack) => invoke("preflight", { pack }),
-  preflightCheck: (pack, id) => invoke("preflight_check", { pack, id }),
+  preflight: (request) => invoke("preflight", { request }),
+  preflightCheck: (request, id) => invoke("preflight_check", { request, id }),
+  preflightFixPreview: (request, id) => invoke("preflight_fix_preview", { request, id }),
+  preflightFix: (request, id, onLine) => invoke("preflight_fix", { request, id, onLine: new Channel<string>(onLine) }),
+  preflightUndo: (request, id) => invoke("preflight_undo", { request, id }),
+  preflightDigests: (pack, onProgress) =>
+    invoke("preflight_digests", { pack, onProgress: new Channel<DigestProgress>(onProgress) }),
   preflightMarkdown: (report) => invoke("preflight_markdown", { report }),
 
   defaultSpec: (pack) => invoke("default_spec", { pack }),
   checkSpec: (spec) => invoke("check_spec", { spec }),
-  run: (spec, out, onEvent) => invoke("run", { spec, out, onEvent: new Channel<RunEvent>(onEvent) }),
+  run: (spec, out, overridden, onEvent) =>
+    invoke("run", { spec, out, overridden, onEvent: new Channel<RunEvent>(onEvent) }),
   cancelRun: () => invoke("cancel_run"),
 
   chooseEvidence: () => invoke("choose_evidence"),

@@ -35,9 +35,17 @@ why: string,
  */
 hint: string, 
 /**
+ * A command that does it, to copy; empty where there is none.
+ */
+command: string, 
+/**
  * Whether the program can fix it by itself.
  */
 fixable: boolean, 
+/**
+ * Whether a fix of it can be taken back.
+ */
+undoable: boolean, 
 /**
  * Seconds the check took.
  */

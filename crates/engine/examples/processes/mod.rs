@@ -1,0 +1,90 @@
+//! Programs that are asked and answer, line by line: the engine's process, and what it is measured against.
+
+use protocol::{Arm, Backend, Device, Event, Request, Trial, TrialResult};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// `kakeya-gate engine`.
+pub struct Engine(Process);
+
+impl Engine {
+    /// Starts `gate` with `threads` threads.
+    pub fn start(gate: &Path, threads: &str) -> Self {
+        let process = Process::start(Command::new(gate).arg("engine").env("RAYON_NUM_THREADS", threads));
+        let mut engine = Self(process);
+        engine.0.send(&Request::Hello { protocol: protocol::VERSION });
+        engine.wait(|event| matches!(event, Event::Hello(_)));
+        engine
+    }
+
+    /// Loads `pack` for `arms`.
+    pub fn load(&mut self, pack: &Path, arms: &[Arm]) {
+        let (pack, arms) = (pack.to_owned(), arms.to_vec());
+        self.0.send(&Request::Load { pack, backend: Backend::Candle, device: Device::Cpu, arms });
+        self.wait(|event| matches!(event, Event::Loaded(_)));
+    }
+
+    /// Asks for `trial` without waiting for its end.
+    pub fn begin(&mut self, trial: Trial) {
+        self.0.send(&Request::Trial(trial));
+    }
+
+    /// The result of `trial`.
+    pub fn ask(&mut self, trial: Trial) -> TrialResult {
+        self.begin(trial);
+        match self.wait(|event| matches!(event, Event::Done(_))) {
+            Event::Done(result) => result,
+            _ => unreachable!(),
+        }
+    }
+
+    /// The next event that is `wanted`.
+    pub fn wait(&mut self, wanted: impl Fn(&Event) -> bool) -> Event {
+        loop {
+            match self.0.receive() {
+                event if wanted(&event) => return event,
+                Event::Failed(report) => panic!("{report:?}"),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A process that is asked and answers line by line.
+pub struct Process {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Process {
+    /// Starts it.
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (to, from) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        Self { child, to, from }
+    }
+
+    /// Sends one line.
+    pub fn send(&mut self, message: &impl Serialize) {
+        writeln!(self.to, "{}", serde_json::to_string(message).unwrap()).unwrap();
+        self.to.flush().unwrap();
+    }
+
+    /// The next line.
+    pub fn receive<T: DeserializeOwned>(&mut self) -> T {
+        let mut line = String::new();
+        self.from.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
