@@ -85,6 +85,16 @@ fn a_gpu_for_a_program_that_was_built_without() {
     assert!(code == 2 && said.contains("built without it") && said.contains("--device cpu"), "{said}");
 }
 
+#[cfg(not(any(feature = "mlx", target_os = "macos")))]
+#[test]
+fn mlx_for_a_program_that_was_built_without() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = refused(folder.path(), demo_pack().to_str().unwrap(), &["--backend", "mlx"]);
+    assert!(said.contains("MLX cannot be used") && said.contains("cargo xtask mlx"), "{said}");
+    let (code, said) = fail(&["selftest", "--golden", "nowhere", "--backend", "mlx"]);
+    assert!(code == 2 && said.contains("built without it") && said.contains("--backend candle"), "{said}");
+}
+
 #[test]
 fn numbers_that_make_no_run() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
 //! How fast it is: figures of one run, side by side.
 
 use crate::error::Error;
+use crate::mlx;
 use crate::place;
 use crate::process::{command, run, run_and_read};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,12 @@ const ALL_CORES: &str = "0";
 
 /// What the PyTorch program is run with.
 const PYTORCH: [&str; 3] = ["torch==2.15.0", "transformers==5.24.0", "safetensors==0.8.0"];
+/// What the mlx-lm program is run with.
+const MLX_LM: [&str; 3] = [
+    "mlx-lm==0.31.3",
+    "mlx==0.32.2",
+    if cfg!(target_os = "macos") { "mlx-metal==0.32.2" } else { "mlx-cpu==0.32.2" },
+];
 /// What programs that answer from a GGUF file are run with.
 const LLAMA_CPP: [&str; 1] = ["llama-cpp-python==0.3.36"];
 const PYTORCH_GGUF: [&str; 5] =
@@ -24,7 +31,7 @@ pub(crate) fn engine(samples: usize) -> Result<(), Error> {
     let pack = place::root().join("assets/demo-pack");
     let mut speed = command("cargo", &["run", "--quiet", "--package", "engine", "--example", "speed", "--"]);
     speed.arg(place::built("kakeya-gate")?).arg(&pack).arg(samples.to_string()).arg(THREADS);
-    match pytorch() {
+    match python("pytorch", &PYTORCH) {
         Ok(python) => {
             speed.arg(python).arg(place::root().join("benches/pytorch_niah.py")).arg(pack).arg(THREADS);
         }
@@ -33,14 +40,35 @@ pub(crate) fn engine(samples: usize) -> Result<(), Error> {
     run(&mut speed)
 }
 
-/// A Python with PyTorch, installed into the cache folder the first time.
-fn pytorch() -> Result<PathBuf, Error> {
-    let folder = place::cache().join("pytorch");
+/// The engine on MLX and mlx-lm in turn: tokens a second, and seconds a sample against the reference's loop.
+pub(crate) fn mlx(samples: usize) -> Result<(), Error> {
+    mlx::build()?;
+    let python = python("mlx-lm", &MLX_LM)?;
+    let pack = place::root().join("assets/demo-pack");
+    let mut verifiers = vec![("float32", pack.join("verifier"))];
+    match std::env::var_os("KAKEYA_GATE_REFERENCE") {
+        Some(root) => {
+            verifiers.push(("stored", PathBuf::from(root).join("demo-pack-checks/verifier-mlx-4bit")))
+        }
+        None => println!("4 bits not measured: KAKEYA_GATE_REFERENCE is unset"),
+    }
+    for (precision, verifier) in verifiers {
+        println!("\n{}, numbers {precision}:", verifier.display());
+        let mut speed = mlx::example("mlx_speed");
+        speed.arg(mlx::program()).arg(&pack).arg(&verifier).args([precision, &samples.to_string()]);
+        run(speed.arg(&python).arg(place::root().join("benches/mlx_niah.py")))?;
+    }
+    Ok(())
+}
+
+/// A Python with `packages`, installed into the cache folder the first time.
+fn python(name: &str, packages: &[&str]) -> Result<PathBuf, Error> {
+    let folder = place::cache().join(name);
     let python = folder.join("bin/python");
     if !python.is_file() {
         run(command("python3", &["-m", "venv"]).arg(&folder))?;
     }
-    run(command(&python, &["-m", "pip", "install", "--quiet"]).args(PYTORCH))?;
+    run(command(&python, &["-m", "pip", "install", "--quiet"]).args(packages))?;
     Ok(python)
 }
 

@@ -4,11 +4,14 @@ mod bench;
 mod cuda;
 mod demo;
 mod error;
+mod mac;
+mod mlx;
 mod place;
 mod process;
 mod setup;
 mod tally;
 mod test;
+mod tool;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -46,6 +49,12 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Build the program with MLX where that is not built anyhow.
+    Mlx {
+        /// Only lint everything for macOS, where MLX is part of every build.
+        #[arg(long)]
+        check: bool,
+    },
     /// Measure how fast it is on this machine.
     Bench {
         /// What to measure.
@@ -62,6 +71,8 @@ enum Subject {
     Audit,
     /// Answering prompts on the demo pack, beside PyTorch.
     Engine,
+    /// The same on MLX, beside Python's mlx-lm: the verifier in f32, and in 4 bits where the reference's is at hand.
+    Mlx,
 }
 
 fn main() -> ExitCode {
@@ -71,8 +82,11 @@ fn main() -> ExitCode {
         Command::Test => test::everything(),
         Command::Cuda { check: true } => cuda::check(),
         Command::Cuda { check: false } => cuda::build(),
+        Command::Mlx { check: true } => mac::check(),
+        Command::Mlx { check: false } => mlx::build(),
         Command::Bench { subject: Subject::Audit, .. } => bench::audit(),
         Command::Bench { subject: Subject::Engine, samples } => bench::engine(samples),
+        Command::Bench { subject: Subject::Mlx, samples } => bench::mlx(samples),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

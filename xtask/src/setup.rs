@@ -1,6 +1,7 @@
 //! What the machine must have.
 
 use crate::error::Error;
+use crate::mlx;
 use crate::place;
 use crate::process::{ask, command, installed, run};
 use std::path::Path;
@@ -17,7 +18,9 @@ const NODE: u32 = 20;
 pub(crate) fn everything(tests: bool) -> Result<(), Error> {
     system(tests)?;
     node()?;
-    front_end()
+    front_end()?;
+    // Elsewhere MLX is built only when asked for.
+    if cfg!(target_os = "macos") { mlx::set_up() } else { Ok(()) }
 }
 
 /// Libraries and tools of the operating system.

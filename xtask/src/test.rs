@@ -2,20 +2,21 @@
 
 use crate::cuda;
 use crate::error::Error;
-use crate::place;
+use crate::mac;
+use crate::mlx;
 use crate::process::{ask, command, installed, run, run_tests};
 use crate::setup;
 use crate::tally::Tally;
-use std::ffi::OsString;
+use crate::tool::Tool;
 use std::time::Instant;
 
-/// Release of cargo-deny that is fetched where none is installed.
-const CARGO_DENY: &str = "0.20.2";
+const CARGO_DENY: Tool =
+    Tool { program: "cargo-deny", package: "cargo-deny", version: "0.20.2", settings: &[] };
 
 type Work = fn(&mut Tally) -> Result<(), Error>;
 
 /// The steps, in order: what later ones need comes first, what fails soonest comes early.
-const STEPS: [(&str, Work); 13] = [
+const STEPS: [(&str, Work); 15] = [
     ("format", |_| cargo(&["fmt", "--all", "--check"])),
     ("window: lint", |_| npm("lint")),
     ("window: types", |_| npm("check")),
@@ -23,6 +24,7 @@ const STEPS: [(&str, Work); 13] = [
     ("window: build", |_| npm("build")),
     ("lint", |_| cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])),
     ("lint with CUDA", |_| cuda::check()),
+    ("lint for macOS, with MLX", |_| mac::check()),
     ("documentation", |_| documentation()),
     ("dependencies", |_| dependencies()),
     ("known vulnerabilities", |_| advisories()),
@@ -32,6 +34,7 @@ const STEPS: [(&str, Work); 13] = [
         run_tests(&mut command("cargo", &["test", "--workspace", "--doc", "--no-fail-fast"]), tally)
     }),
     ("tests", tests),
+    ("tests on MLX", mlx::tests),
 ];
 
 /// Sets the machine up, then takes every step, also after one has failed, and says what came of each.
@@ -81,14 +84,14 @@ fn tests(tally: &mut Tally) -> Result<(), Error> {
 /// Licences, bans and sources of everything that comes in from outside.
 fn dependencies() -> Result<(), Error> {
     run(&mut command(
-        cargo_deny()?,
+        CARGO_DENY.path()?,
         &["--all-features", "check", "--hide-inclusion-graph", "licenses", "bans", "sources"],
     ))
 }
 
 /// The advisory database comes from the network. Where that cannot be reached the step passes and says so.
 fn advisories() -> Result<(), Error> {
-    let deny = cargo_deny()?;
+    let deny = CARGO_DENY.path()?;
     if let Err(said) = ask(&mut command(&deny, &["fetch", "db"]))? {
         println!(
             "advisories not checked: {}",
@@ -97,20 +100,4 @@ fn advisories() -> Result<(), Error> {
         return Ok(());
     }
     run(&mut command(&deny, &["check", "--disable-fetch", "advisories"]))
-}
-
-/// The installed cargo-deny, else one in the cache folder, which is built there the first time.
-fn cargo_deny() -> Result<OsString, Error> {
-    if installed("cargo-deny") {
-        return Ok("cargo-deny".into());
-    }
-    let tools = place::cache().join("tools");
-    let program = tools.join("bin/cargo-deny");
-    if !program.is_file() {
-        // Unoptimised: it builds in half the time and still checks in seconds.
-        let release = ["install", "cargo-deny", "--version", CARGO_DENY, "--locked", "--debug", "--root"];
-        let mut install = command("cargo", &release);
-        run(install.arg(&tools))?;
-    }
-    Ok(program.into())
 }

@@ -2,7 +2,7 @@
 
 use crate::{ErrorReport, error};
 use niah::{PromptVariant, Rung};
-use protocol::{Arm, Backend, Decode, Device, Pack, Restore, RunSpec};
+use protocol::{Arm, Backend, Decode, Pack, Restore, RunSpec};
 use serde::Serialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -104,8 +104,8 @@ pub fn default_spec(pack: &Path) -> RunSpec {
     let chat = opened.as_ref().is_none_or(|pack| has_template(&pack.verifier()));
     RunSpec {
         pack: pack.to_owned(),
-        backend: Backend::Candle,
-        device: Device::Cpu,
+        backend: Backend::default(),
+        device: Backend::default().device(),
         arms: match f_theta {
             true => vec![
                 Arm::Oracle,

@@ -200,11 +200,11 @@ pub(crate) struct SelftestArgs {
     #[arg(long, value_name = "SUBSTR", value_delimiter = ',')]
     pub only: Vec<String>,
     /// Tensor library that runs the models.
-    #[arg(long, value_enum, default_value_t = BackendName::Candle)]
+    #[arg(long, value_enum, default_value_t)]
     pub backend: BackendName,
-    /// Device that holds the tensors.
-    #[arg(long, value_enum, default_value_t = DeviceName::Cpu)]
-    pub device: DeviceName,
+    /// Device that holds the tensors: without it cpu, and metal for mlx on a Mac.
+    #[arg(long, value_enum)]
+    pub device: Option<DeviceName>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -232,9 +232,22 @@ impl FromStr for Sweep {
     }
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(crate) enum BackendName {
+    #[cfg_attr(not(target_os = "macos"), default)]
     Candle,
+    /// MLX: part of every program on macOS; on Linux of one built with `cargo xtask mlx`.
+    #[cfg_attr(target_os = "macos", default)]
+    Mlx,
+}
+
+impl From<BackendName> for protocol::Backend {
+    fn from(name: BackendName) -> Self {
+        match name {
+            BackendName::Candle => Self::Candle,
+            BackendName::Mlx => Self::Mlx,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -242,6 +255,13 @@ pub(crate) enum DeviceName {
     Cpu,
     /// The first NVIDIA GPU; needs a program built with `cargo xtask cuda`.
     Cuda,
+    /// The GPU of a Mac; for mlx.
+    Metal,
+}
+
+/// The device that is asked for, or that the library is for.
+pub(crate) fn device(asked: Option<DeviceName>, backend: protocol::Backend) -> protocol::Device {
+    asked.map_or(backend.device(), protocol::Device::from)
 }
 
 impl From<DeviceName> for protocol::Device {
@@ -249,6 +269,7 @@ impl From<DeviceName> for protocol::Device {
         match name {
             DeviceName::Cpu => Self::Cpu,
             DeviceName::Cuda => Self::Cuda,
+            DeviceName::Metal => Self::Metal,
         }
     }
 }
@@ -288,11 +309,11 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub pack: PathBuf,
     /// Tensor library that runs the model.
-    #[arg(long, value_enum, default_value_t = BackendName::Candle)]
+    #[arg(long, value_enum, default_value_t)]
     pub backend: BackendName,
-    /// Device that holds the tensors.
-    #[arg(long, value_enum, default_value_t = DeviceName::Cpu)]
-    pub device: DeviceName,
+    /// Device that holds the tensors: without it cpu, and metal for mlx on a Mac.
+    #[arg(long, value_enum)]
+    pub device: Option<DeviceName>,
     /// Arms, comma-separated.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "oracle,sink-window,restored")]
     pub arms: Vec<ArmName>,
@@ -363,10 +384,8 @@ impl RunArgs {
         arms.extend(sweep.map(|alpha| Arm::Restored(Restore::Mix(*alpha))));
         Ok(RunSpec {
             pack: self.pack.clone(),
-            backend: match self.backend {
-                BackendName::Candle => protocol::Backend::Candle,
-            },
-            device: self.device.into(),
+            backend: self.backend.into(),
+            device: device(self.device, self.backend.into()),
             arms,
             decode: match self.decode {
                 DecodeName::Incremental => Decode::Incremental,

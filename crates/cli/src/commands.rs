@@ -1,8 +1,8 @@
 //! One function per command; each ends with its exit code.
 
 use crate::arguments::{
-    AuditArgs, AuditFormat, BackendName, CompareArgs, Format, GateArgs, PreflightArgs, PromptsArgs,
-    PromptsFormat, ReportArgs, RunArgs, SelftestArgs, TargetName,
+    AuditArgs, AuditFormat, CompareArgs, Format, GateArgs, PreflightArgs, PromptsArgs, PromptsFormat,
+    ReportArgs, RunArgs, SelftestArgs, TargetName, device,
 };
 use crate::progress::{Progress, bytes_bar, files_bar};
 use crate::text;
@@ -208,15 +208,15 @@ pub(crate) fn report(args: &ReportArgs) -> Outcome {
 }
 
 pub(crate) fn selftest(args: &SelftestArgs) -> Outcome {
-    let BackendName::Candle = args.backend;
     let from_environment = || Some(PathBuf::from(std::env::var_os("KAKEYA_GATE_REFERENCE")?).join("golden"));
     let golden =
         args.golden.clone().or_else(from_environment).ok_or_else(|| {
             failed("no-goldens", "no folder of reference outputs is given", "add --golden DIR")
         })?;
-    let candle = engine::candle::Candle::open(args.device.into()).map_err(|e| e.report())?;
+    let backend = args.backend.into();
+    let device = device(args.device, backend);
     let mut written = Ok(());
-    let tally = engine::selftest::run(&candle, &golden, &args.only, &mut |check| {
+    let tally = engine::self_test(backend, device, &golden, &args.only, &mut |check| {
         if written.is_ok() {
             written = print(&format!("{check}\n"));
         }

@@ -309,9 +309,19 @@ pub trait Backend: Send + 'static {
     fn softcap(&self, x: &Self::Tensor, cap: f32) -> Result<Self::Tensor, Error>;
     /// Index of the largest element of the last row of [T, vocabulary]; the first of equals.
     fn argmax_last(&self, x: &Self::Tensor) -> Result<u32, Error>;
-    /// Starts a new high-water mark of the device's memory; nothing where tensors live in main memory.
+    /// Begins to compute what is pending of an array, where the library computes late, and does not wait for it: what comes
+    /// next is put together meanwhile.
+    fn start(&self, _pending: &Self::Tensor) -> Result<(), Error> {
+        Ok(())
+    }
+    /// Computes what is still pending of arrays, where the library computes late: at the ends of what is timed, and before
+    /// more piles up than memory holds.
+    fn evaluate(&self, _pending: &[&Self::Tensor]) -> Result<(), Error> {
+        Ok(())
+    }
+    /// Starts a new high-water mark of the device's memory; nothing where the library keeps none.
     fn reset_device_peak(&self) -> Result<(), Error>;
-    /// Memory of the device since then; none where tensors live in main memory, or its driver does not tell.
+    /// Memory of the device and of the library's allocator since then; none where neither is known.
     fn device_memory(&self) -> Option<DeviceMemory>;
 }
 

@@ -55,6 +55,11 @@ impl Candle {
         match device {
             protocol::Device::Cpu => Ok(Self::cpu()),
             protocol::Device::Cuda => Self::cuda(),
+            protocol::Device::Metal => Err(Error::Device {
+                device: "Metal",
+                reason: "candle does not compute on it here".into(),
+                hint: "use --backend mlx, or --device cpu",
+            }),
         }
     }
 

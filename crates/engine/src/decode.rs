@@ -165,6 +165,8 @@ impl<B: Backend> Models<B> {
         progress(if fills { Stage::Restoring } else { Stage::Prefill }, 0);
         let start = Instant::now();
         let (logits, cache) = self.forward(&ids, settings, Rows::Last, &mut counters, cancel)?;
+        backend.evaluate(&[&logits])?;
+        cache.evaluate(backend)?;
         let mut cache = (settings.decode != Decode::Reforward).then_some(cache);
         let first_s = start.elapsed().as_secs_f64();
         let prefill_s = first_s - built_s(&counters.restoration);

@@ -2,7 +2,6 @@
 
 use crate::Error;
 use crate::backend::Backend;
-use crate::candle::Candle;
 use crate::demo;
 use crate::drafter::Drafter;
 use crate::f_theta::FTheta;
@@ -22,15 +21,18 @@ use std::time::Instant;
 /// Bytes of one number of the arithmetic (f32).
 const COMPUTE_BYTES: usize = 4;
 
-/// Looks at the pack of `spec` and at the device that it asks for. Fails where the pack's manifest cannot be used.
-pub fn inspect(spec: &RunSpec) -> Result<Inspection, Error> {
+/// Looks at the pack of `spec` and at the device that `open` opens. Fails where the pack's manifest cannot be used.
+pub(crate) fn inspect<B: Backend + Clone>(
+    spec: &RunSpec,
+    open: impl FnOnce() -> Result<B, Error>,
+) -> Result<Inspection, Error> {
     let pack = Pack::open(&spec.pack)?;
     pack.require_parts()?;
-    let device = Seen::at(|| Candle::open(spec.device));
+    let device = Seen::at(open);
     let memory = device.value().and_then(Backend::device_memory);
     let (self_test, parts) = thread::scope(|scope| {
-        let candle = device.value().cloned();
-        let test = scope.spawn(|| candle.map(|candle| Seen::at(|| demo::self_test(candle))));
+        let backend = device.value().cloned();
+        let test = scope.spawn(|| backend.map(|backend| Seen::at(|| demo::self_test(backend))));
         let parts = Parts::at(&pack, scope);
         (test.join().unwrap_or_else(|panic| resume_unwind(panic)), parts)
     });

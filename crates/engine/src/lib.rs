@@ -9,10 +9,14 @@ pub mod drafter;
 mod error;
 pub mod f_theta;
 pub mod fidelity;
+mod footprint;
 pub mod gemma;
 mod gguf;
 mod headers;
 mod inspect;
+mod library;
+#[cfg(any(feature = "mlx", target_os = "macos"))]
+pub mod mlx;
 pub mod noise;
 mod numeric;
 pub mod pack;
@@ -25,5 +29,5 @@ mod weights;
 
 pub use error::Error;
 pub use headers::Headers;
-pub use inspect::inspect;
+pub use library::{inspect, self_test};
 pub use serve::{Identity, ServeError, serve};

@@ -6,6 +6,7 @@ use crate::decode::{Models, Settings};
 use crate::drafter::Drafter;
 use crate::f_theta::FTheta;
 use crate::fidelity::fidelity;
+use crate::footprint;
 use crate::gemma::Gemma;
 use crate::noise::Noise;
 use crate::restoration::Projection;
@@ -134,7 +135,7 @@ impl<B: Backend> Engine<B> {
                 kv_forecast: generation.kv_forecast,
                 kv_full_formula: generation.kv_full,
                 kv_native_formula: generation.kv_native,
-                process_peak_bytes: peak_resident_bytes(),
+                process_peak_bytes: footprint::peak_bytes(),
                 device,
             },
         })
@@ -185,24 +186,11 @@ fn digest(pack: &Pack, path: &Path) -> Result<WeightFile, Error> {
 
 /// Two readings of a device's memory as one: its own high-water mark only grows, what is in use is sampled.
 fn highest(earlier: Option<DeviceMemory>, now: Option<DeviceMemory>) -> Option<DeviceMemory> {
-    let used = |reading: &DeviceMemory| reading.used_bytes;
-    let used_bytes = earlier.iter().chain(&now).map(used).max()?;
-    now.or(earlier).map(|reading| DeviceMemory { used_bytes, ..reading })
-}
-
-/// Highest resident set of this process, as Linux reports it (`VmHWM`).
-#[cfg(target_os = "linux")]
-fn peak_resident_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
-}
-
-/// Resident set of this process now: where the system keeps no peak, the highest of all trials stands for it.
-#[cfg(not(target_os = "linux"))]
-fn peak_resident_bytes() -> Option<u64> {
-    let (pid, mut system) = (sysinfo::get_current_pid().ok()?, sysinfo::System::new().ok()?);
-    system.refresh_processes(sysinfo::ProcessesToUpdate::Some(&[pid]), true);
-    system.process(pid).map(sysinfo::Process::memory)
+    let (Some(earlier), Some(now)) = (earlier, now) else { return now.or(earlier) };
+    Some(DeviceMemory {
+        allocator_active_bytes: earlier.allocator_active_bytes.max(now.allocator_active_bytes),
+        allocator_cache_bytes: earlier.allocator_cache_bytes.max(now.allocator_cache_bytes),
+        used_bytes: earlier.used_bytes.max(now.used_bytes),
+        ..now
+    })
 }

@@ -219,6 +219,9 @@ fn capture<B: Backend>(
     }
     let start = Instant::now();
     let layers = verifier.capture(ids, wanted, evicted, settings.prefill_chunk, cancel)?;
+    verifier
+        .backend()
+        .evaluate(&layers.iter().flatten().flat_map(|kv| [&kv.k, &kv.v]).collect::<Vec<_>>())?;
     let (seconds, counters) = (start.elapsed().as_secs_f64(), &mut counters.restoration);
     if settings.arm.mode() == Some(Restore::SameCheckpoint) {
         counters.drafter_positions += ids.len();
@@ -243,10 +246,12 @@ fn encode<B: Backend>(
     let drafted = projection.draft(&models.verifier, ids, cancel)?;
     let part = |x| b.slice(x, 0, evicted.clone());
     let drafted = DrafterKv { k: part(&drafted.k)?, v: part(&drafted.v)? };
+    b.evaluate(&[&drafted.k, &drafted.v])?;
     counters.drafter_s += start.elapsed().as_secs_f64();
     counters.drafter_positions += ids.len();
     let start = Instant::now();
     let latents = projection.encode(&models.verifier, &drafted)?;
+    b.evaluate(&[&latents.k, &latents.v])?;
     counters.projection_s += start.elapsed().as_secs_f64();
     Ok(latents)
 }
@@ -292,6 +297,7 @@ fn fill<B: Backend>(
             let mix =
                 |captured, projected| b.add(&b.scale(captured, alpha)?, &b.scale(projected, 1.0 - alpha)?);
             let (k, v) = (mix(&captured.k, &projected.k)?, mix(&captured.v, &projected.v)?);
+            b.evaluate(&[&k, &v])?;
             rows(Source::Mix, RawKv { k, v })
         }
         _ => Ok(None),

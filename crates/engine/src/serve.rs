@@ -1,9 +1,8 @@
 //! The engine's side of the protocol.
 
 use crate::Error;
-use crate::candle::{self, Candle};
-use crate::pack::Engine;
-use protocol::{Backend, BackendInfo, Device, ErrorReport, Event, Hello, Host, Request, Trial};
+use crate::library::{self, Loaded};
+use protocol::{ErrorReport, Event, Hello, Host, Request, Trial};
 use std::io::{BufRead, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -133,7 +132,7 @@ struct Session<W> {
     output: Output<W>,
     identity: Identity,
     greeted: bool,
-    engine: Option<Engine<Candle>>,
+    engine: Option<Box<dyn Loaded>>,
 }
 
 impl<W: Write> Session<W> {
@@ -146,11 +145,10 @@ impl<W: Write> Session<W> {
                 "the first request must be hello".into(),
                 "send hello first",
             )),
-            Ok((Request::Load { pack, backend: Backend::Candle, device, arms }, _)) => {
+            Ok((Request::Load { pack, backend, device, arms }, _)) => {
                 self.engine = None;
-                let engine = Candle::open(device).and_then(|candle| Engine::load(candle, &pack, &arms));
-                match engine {
-                    Ok(engine) => Event::Loaded(self.engine.insert(engine).loaded.clone()),
+                match library::load(backend, device, &pack, &arms) {
+                    Ok(engine) => Event::Loaded(self.engine.insert(engine).loaded().clone()),
                     Err(error) => Event::Failed(error.report()),
                 }
             }
@@ -173,11 +171,9 @@ impl<W: Write> Session<W> {
                 "use host and engine of the same version",
             ));
         }
-        match Candle::cpu().probe() {
-            Ok(probe_seconds) => {
+        match hello(&self.identity) {
+            Ok(hello) => {
                 self.greeted = true;
-                let mut hello = hello(&self.identity, probe_seconds);
-                hello.backends.extend(gpu());
                 Event::Hello(hello)
             }
             Err(error) => Event::Failed(error.report()),
@@ -202,7 +198,7 @@ impl<W: Write> Session<W> {
     }
 }
 
-fn hello(identity: &Identity, probe_seconds: f64) -> Hello {
+fn hello(identity: &Identity) -> Result<Hello, Error> {
     let (mut cpu, mut memory_bytes) = (String::new(), 0);
     if let Ok(mut system) = sysinfo::System::new() {
         system.refresh_memory();
@@ -210,19 +206,12 @@ fn hello(identity: &Identity, probe_seconds: f64) -> Hello {
         cpu = system.cpus().first().map(|cpu| cpu.brand().trim().to_owned()).unwrap_or_default();
         memory_bytes = system.total_memory();
     }
-    Hello {
+    Ok(Hello {
         protocol: protocol::VERSION,
         version: identity.version.clone(),
         commit: identity.commit.clone(),
         dirty: identity.dirty,
-        backends: vec![BackendInfo {
-            backend: Backend::Candle,
-            device: Device::Cpu,
-            version: candle::VERSION.into(),
-            device_name: cpu.clone(),
-            driver: None,
-            probe_seconds,
-        }],
+        backends: library::devices(&cpu)?,
         host: Host {
             os: sysinfo::System::long_os_version().unwrap_or_else(|_| std::env::consts::OS.into()),
             arch: std::env::consts::ARCH.into(),
@@ -230,19 +219,6 @@ fn hello(identity: &Identity, probe_seconds: f64) -> Hello {
             cores: thread::available_parallelism().map_or(1, std::num::NonZero::get),
             memory_bytes,
         },
-    }
-}
-
-/// The GPU, where this program and this machine have one; a request to load onto it says why there is none.
-fn gpu() -> Option<BackendInfo> {
-    let candle = Candle::open(Device::Cuda).ok()?;
-    Some(BackendInfo {
-        backend: Backend::Candle,
-        device: Device::Cuda,
-        version: candle::VERSION.into(),
-        device_name: candle.gpu_name()?,
-        driver: candle.gpu_driver(),
-        probe_seconds: candle.probe().ok()?,
     })
 }
 

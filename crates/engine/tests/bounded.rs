@@ -2,9 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[macro_use]
 mod support;
 
-use engine::backend::Backend;
 use engine::candle::Candle;
 use engine::decode::{Models, Settings};
 use engine::drafter::Drafter;
@@ -18,13 +18,13 @@ use protocol::{
     ValueRule,
 };
 use std::path::{Path, PathBuf};
-use support::{NEVER, difference, reference, settings};
+use support::{Library, NEVER, difference, reference, settings};
 
 /// Rounding of f32 logits, which lie within ±30, in two orders of summation.
 const ROUNDING: f32 = 2e-4;
 
-fn load(verifier: &Path, drafter: &Path, f_theta: &Path) -> Models<Candle> {
-    let verifier = Gemma::load(Candle::cpu(), verifier).unwrap();
+fn load<B: Library>(verifier: &Path, drafter: &Path, f_theta: &Path) -> Models<B> {
+    let verifier = Gemma::load(B::open(), verifier).unwrap();
     let drafter = Drafter::load(verifier.backend(), drafter).unwrap();
     let f_theta = FTheta::load(verifier.backend(), f_theta).unwrap();
     let (embedding_scale, value_rule) = (DrafterEmbeddingScale::Hidden, ValueRule::Projected);
@@ -35,8 +35,8 @@ fn folder(part: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/demo-pack").join(part)
 }
 
-fn demo() -> Models<Candle> {
-    load(&folder("verifier"), &folder("drafter"), &folder("f_theta"))
+fn demo<B: Library>() -> Models<B> {
+    load::<B>(&folder("verifier"), &folder("drafter"), &folder("f_theta"))
 }
 
 /// Ids of the first prompt of a rung.
@@ -51,7 +51,7 @@ fn arms() -> Vec<Arm> {
 }
 
 /// Logits of the first token and of each step after it, which all arms are fed the same tokens.
-fn steps(models: &Models<Candle>, ids: &[u32], settings: &Settings<'_>, fed: &[u32]) -> Vec<Vec<f32>> {
+fn steps<B: Library>(models: &Models<B>, ids: &[u32], settings: &Settings<'_>, fed: &[u32]) -> Vec<Vec<f32>> {
     let (b, mut counters) = (models.verifier.backend(), models.counters());
     let (first, mut cache) = models.forward(ids, settings, Rows::Last, &mut counters, &NEVER).unwrap();
     let mut logits = vec![b.to_f32(&first).unwrap()];
@@ -62,7 +62,14 @@ fn steps(models: &Models<Candle>, ids: &[u32], settings: &Settings<'_>, fed: &[u
 }
 
 /// Holds bounded against incremental decoding, step by step, and both against a re-forward; gives the largest difference.
-fn compare(models: &Models<Candle>, ids: &[u32], arm: Arm, sink: usize, window: usize, fed: &[u32]) -> f32 {
+fn compare<B: Library>(
+    models: &Models<B>,
+    ids: &[u32],
+    arm: Arm,
+    sink: usize,
+    window: usize,
+    fed: &[u32],
+) -> f32 {
     let mut settings = settings(arm, sink, window);
     let again = steps(models, ids, &settings, &[]);
     settings.decode = Decode::Incremental;
@@ -82,22 +89,20 @@ fn compare(models: &Models<Candle>, ids: &[u32], arm: Arm, sink: usize, window: 
     worst
 }
 
-#[test]
-fn bounded_decoding_equals_incremental_on_the_demo_pack() {
-    let (models, ids) = (demo(), prompt(20));
+fn bounded_decoding_equals_incremental_on_the_demo_pack<B: Library>() {
+    let (models, ids) = (demo::<B>(), prompt(20));
     let fed: Vec<u32> = ids.iter().copied().skip(30).take(44).collect();
     for arm in arms() {
         println!("{arm}: {:.1e}", compare(&models, &ids, arm, 4, 64, &fed));
     }
 }
 
-#[test]
-fn bounded_decoding_equals_incremental_on_the_goldens_checkpoints() {
+fn bounded_decoding_equals_incremental_on_the_goldens_checkpoints<B: Library>() {
     let Some(root) = reference() else { return };
     let part = |name: &str| root.join("golden/checkpoints").join(name);
-    let moe = load(&part("gemma4-moe-tiny-f32"), &part("dflash-tiny-f32"), &part("f_theta-moe-tiny"));
+    let moe = load::<B>(&part("gemma4-moe-tiny-f32"), &part("dflash-tiny-f32"), &part("f_theta-moe-tiny"));
     let shared = Models {
-        verifier: Gemma::load(Candle::cpu(), &part("gemma4-dense-kvshared-tiny")).unwrap(),
+        verifier: Gemma::load(B::open(), &part("gemma4-dense-kvshared-tiny")).unwrap(),
         projection: None,
     };
     let id = |i: usize| (9 + (i * i * 31 + i * 7) % 370) as u32;
@@ -123,9 +128,8 @@ impl Draw {
     }
 }
 
-#[test]
-fn bounded_decoding_equals_incremental_whatever_the_lengths_and_the_chunks() {
-    let (models, mut draw, arms) = (demo(), Draw(42), arms());
+fn bounded_decoding_equals_incremental_whatever_the_lengths_and_the_chunks<B: Library>() {
+    let (models, mut draw, arms) = (demo::<B>(), Draw(42), arms());
     for _ in 0..3 {
         for arm in &arms {
             let (len, sink, window) = (1 + draw.below(220), draw.below(24), 1 + draw.below(160));
@@ -145,9 +149,8 @@ fn bounded_decoding_equals_incremental_whatever_the_lengths_and_the_chunks() {
     }
 }
 
-#[test]
-fn chunks_change_neither_logits_nor_counters() {
-    let (models, ids) = (demo(), prompt(20));
+fn chunks_change_neither_logits_nor_counters<B: Library>() {
+    let (models, ids) = (demo::<B>(), prompt(20));
     let b = models.verifier.backend();
     let run = |arm, decode, chunk| {
         let settings = Settings { decode, prefill_chunk: chunk, ..settings(arm, 4, 64) };
@@ -190,9 +193,8 @@ fn counted(counters: &RestorationCounters) -> Vec<usize> {
     all
 }
 
-#[test]
-fn bytes_counted_are_bytes_forecast() {
-    let (models, ids) = (demo(), prompt(20));
+fn bytes_counted_are_bytes_forecast<B: Library>() {
+    let (models, ids) = (demo::<B>(), prompt(20));
     let (b, rank) = (models.verifier.backend(), models.projection.as_ref().unwrap().f_theta.rank());
     for arm in arms() {
         for decode in [Decode::Incremental, Decode::Bounded] {
@@ -211,9 +213,8 @@ fn bytes_counted_are_bytes_forecast() {
     }
 }
 
-#[test]
-fn bounded_sliding_layers_take_the_same_room_at_every_length_and_less_than_the_native_window() {
-    let models = demo();
+fn bounded_sliding_layers_take_the_same_room_at_every_length_and_less_than_the_native_window<B: Library>() {
+    let models = demo::<B>();
     let answer = |rung: u32, arm, decode| {
         let ids = prompt(rung);
         let settings = Settings { decode, max_new_tokens: 9, prefill_chunk: 512, ..settings(arm, 4, 64) };
@@ -270,7 +271,7 @@ fn the_forecast_for_the_26b_a4b_geometry() {
 #[test]
 #[ignore = "measures"]
 fn measure_decoding() {
-    let models = demo();
+    let models = demo::<Candle>();
     for rung in [20, 70, 280] {
         let ids = prompt(rung);
         for (arm, decode) in [
@@ -303,7 +304,7 @@ fn measure_decoding() {
 #[test]
 #[ignore = "measures"]
 fn measure_prefill() {
-    let (models, ids) = (demo(), prompt(280));
+    let (models, ids) = (demo::<Candle>(), prompt(280));
     for chunk in [128, 256, 512, 1024, usize::MAX] {
         for arm in [Arm::Oracle, Arm::Restored(Restore::S5)] {
             let settings = Settings { decode: Decode::Bounded, prefill_chunk: chunk, ..settings(arm, 4, 64) };
@@ -319,3 +320,12 @@ fn measure_prefill() {
         }
     }
 }
+
+on_every_library!(
+    bounded_decoding_equals_incremental_on_the_demo_pack,
+    bounded_decoding_equals_incremental_on_the_goldens_checkpoints,
+    bounded_decoding_equals_incremental_whatever_the_lengths_and_the_chunks,
+    chunks_change_neither_logits_nor_counters,
+    bytes_counted_are_bytes_forecast,
+    bounded_sliding_layers_take_the_same_room_at_every_length_and_less_than_the_native_window,
+);

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::disallowed_methods, reason = "fixtures of a test need not survive a power cut")]
 
+#[macro_use]
 mod support;
 
 use candle_core::quantized::gguf_file::{self, Value as Gguf};
@@ -20,7 +21,7 @@ use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
-use support::{difference, logits};
+use support::{Library, difference, logits};
 use tempfile::TempDir;
 
 const IDS: [u32; 7] = [2, 5, 9, 11, 7, 5, 12];
@@ -148,8 +149,8 @@ impl Checkpoint {
         folder
     }
 
-    fn logits(&self) -> Vec<f32> {
-        all_logits(self.write().path())
+    fn logits<B: Library>(&self) -> Vec<f32> {
+        all_logits::<B>(self.write().path())
     }
 
     /// What loading says.
@@ -158,8 +159,8 @@ impl Checkpoint {
     }
 }
 
-fn all_logits(folder: &Path) -> Vec<f32> {
-    let models = Models { verifier: Gemma::load(Candle::cpu(), folder).unwrap(), projection: None };
+fn all_logits<B: Library>(folder: &Path) -> Vec<f32> {
+    let models = Models { verifier: Gemma::load(B::open(), folder).unwrap(), projection: None };
     logits(&models, &IDS, Arm::Oracle, 0, 0, Rows::All)
 }
 
@@ -170,10 +171,9 @@ fn refusal(folder: &Path) -> ErrorReport {
     }
 }
 
-#[test]
-fn names_may_be_nested_and_numbers_shorter() {
+fn names_may_be_nested_and_numbers_shorter<B: Library>() {
     let plain = Checkpoint::gemma3();
-    let expected = plain.logits();
+    let expected = plain.logits::<B>();
     assert!(expected.iter().all(|x| x.is_finite()) && expected.iter().any(|x| x.abs() > 0.1));
     for prefix in ["model.language_model.", "language_model.model."] {
         let mut nested = plain.clone();
@@ -182,7 +182,7 @@ fn names_may_be_nested_and_numbers_shorter() {
             |(name, tensor): (&String, &Stored)| (name.replacen("model.", prefix, 1), tensor.clone());
         nested.tensors = plain.tensors.iter().map(renamed).collect();
         nested.tensors.insert("vision_tower.patch.bias".into(), Stored::of(&[3], &[1.0; 3]));
-        assert_eq!(nested.logits(), expected, "{prefix}");
+        assert_eq!(nested.logits::<B>(), expected, "{prefix}");
     }
     for (dtype, format) in [(Dtype::BF16, GgmlDType::BF16), (Dtype::F16, GgmlDType::F16)] {
         let mut short = plain.clone();
@@ -191,33 +191,35 @@ fn names_may_be_nested_and_numbers_shorter() {
             tensor.bytes = QTensor::quantize(&values, format).unwrap().data().unwrap().into_owned();
             tensor.dtype = dtype;
         }
-        assert_eq!(short.logits(), expected, "{dtype:?}");
+        assert_eq!(short.logits::<B>(), expected, "{dtype:?}");
     }
 }
 
-#[test]
-fn a_pattern_stands_for_layer_types_and_older_keys_for_rope_parameters() {
+fn a_pattern_stands_for_layer_types_and_older_keys_for_rope_parameters<B: Library>() {
     let plain = Checkpoint::gemma3();
-    let expected = plain.logits();
+    let expected = plain.logits::<B>();
     let pattern = plain.clone().without("layer_types").with("sliding_window_pattern", json!(2));
-    assert_eq!(pattern.logits(), expected);
+    assert_eq!(pattern.logits::<B>(), expected);
     let nested = json!({
         "full_attention": {"rope_type": "default", "rope_theta": 1e6},
         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
     });
-    assert_eq!(plain.clone().with("rope_parameters", nested).logits(), expected);
-    let scaled = plain.clone().with("rope_scaling", json!({"rope_type": "linear", "factor": 8.0})).logits();
+    assert_eq!(plain.clone().with("rope_parameters", nested).logits::<B>(), expected);
+    let scaled =
+        plain.clone().with("rope_scaling", json!({"rope_type": "linear", "factor": 8.0})).logits::<B>();
     assert!(difference(&scaled, &expected) > 1e-4, "full layers turn slower");
-    let scale = plain.with("query_pre_attn_scalar", json!(64)).logits();
+    let scale = plain.with("query_pre_attn_scalar", json!(64)).logits::<B>();
     assert!(difference(&scale, &expected) > 1e-4);
 }
 
-#[test]
-fn affine_codes_mean_what_they_were_made_of() {
+fn affine_codes_mean_what_they_were_made_of<B: Library>() {
     let plain = Checkpoint::gemma3();
-    let expected = plain.logits();
+    let expected = plain.logits::<B>();
     for (bits, group) in [(4, 32), (4, 16), (8, 32), (8, 8)] {
-        assert!(difference(&plain.clone().affine(bits, group).logits(), &expected) < 1e-5, "{bits} {group}");
+        assert!(
+            difference(&plain.clone().affine(bits, group).logits::<B>(), &expected) < 1e-5,
+            "{bits} {group}"
+        );
     }
     // One weight with a scheme of its own, one not quantised at all.
     let mut mixed = plain.clone().affine(4, 32);
@@ -230,9 +232,9 @@ fn affine_codes_mean_what_they_were_made_of() {
     }
     mixed.quantise(&format!("{own}.weight"), 8, 16);
     mixed.config["quantization"][own] = json!({"bits": 8, "group_size": 16});
-    assert!(difference(&mixed.logits(), &expected) < 1e-5);
+    assert!(difference(&mixed.logits::<B>(), &expected) < 1e-5);
     mixed.config["quantization"][whole] = json!(false);
-    assert!(difference(&mixed.logits(), &expected) < 1e-5);
+    assert!(difference(&mixed.logits::<B>(), &expected) < 1e-5);
 }
 
 #[test]
@@ -414,15 +416,14 @@ fn all_sliding() -> Checkpoint {
     Checkpoint::gemma3().with("layer_types", json!(["sliding_attention", "sliding_attention"]))
 }
 
-#[test]
-fn a_gguf_file_says_the_same_as_the_checkpoint_that_it_was_made_of() {
+fn a_gguf_file_says_the_same_as_the_checkpoint_that_it_was_made_of<B: Library>() {
     let checkpoint = all_sliding();
-    let expected = checkpoint.logits();
+    let expected = checkpoint.logits::<B>();
     let plain = gguf(&checkpoint, GgmlDType::F32, &|_| ());
-    assert!(difference(&all_logits(plain.path()), &expected) < 1e-5);
+    assert!(difference(&all_logits::<B>(plain.path()), &expected) < 1e-5);
     // Codes of 8 bits, and activations rounded to 8 bits by the product itself.
     let quantised = gguf(&checkpoint, GgmlDType::Q8_0, &|_| ());
-    let apart = difference(&all_logits(quantised.path()), &expected);
+    let apart = difference(&all_logits::<B>(quantised.path()), &expected);
     let largest = expected.iter().fold(0f32, |max, x| max.max(x.abs()));
     assert!(apart > 0.0 && apart < 0.05 * largest, "{apart} of {largest}");
 }
@@ -492,7 +493,7 @@ fn goldens(checkpoint: &Checkpoint, off: f32) -> TempDir {
     std::fs::create_dir_all(at("goldens")).unwrap();
     std::fs::create_dir_all(at("checkpoints")).unwrap();
     std::fs::rename(checkpoint.write().keep(), at("checkpoints/tiny")).unwrap();
-    let mut values = all_logits(&at("checkpoints/tiny"));
+    let mut values = all_logits::<Candle>(&at("checkpoints/tiny"));
     values[50] += off;
     let integers = |values: &[u32]| {
         let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -555,3 +556,10 @@ fn the_self_test_tells_a_fault_from_what_it_leaves_out() {
         assert!(!report.hint.is_empty() && report.message.contains(folder.to_str().unwrap()), "{report:?}");
     }
 }
+
+on_every_library!(
+    names_may_be_nested_and_numbers_shorter,
+    a_pattern_stands_for_layer_types_and_older_keys_for_rope_parameters,
+    affine_codes_mean_what_they_were_made_of,
+    a_gguf_file_says_the_same_as_the_checkpoint_that_it_was_made_of,
+);

@@ -2,9 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[macro_use]
 mod support;
 
-use engine::backend::Backend;
 use engine::candle::Candle;
 use engine::decode::{Models, Settings};
 use engine::drafter::{Drafter, DrafterKv};
@@ -18,7 +18,7 @@ use protocol::{Arm, Decode, DrafterEmbeddingScale, LayerKind, Restore, ValueRule
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use support::{Golden, NEVER, captured, close, difference, logits, projected, reference, settings};
+use support::{Golden, Library, NEVER, captured, close, difference, logits, projected, reference, settings};
 
 const SINK: usize = 4;
 const WINDOW: usize = 64;
@@ -27,8 +27,8 @@ fn folder(part: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../assets/demo-pack").join(part)
 }
 
-fn models() -> Models<Candle> {
-    let verifier = Gemma::load(Candle::cpu(), &folder("verifier")).unwrap();
+fn models<B: Library>() -> Models<B> {
+    let verifier = Gemma::load(B::open(), &folder("verifier")).unwrap();
     let drafter = Drafter::load(verifier.backend(), &folder("drafter")).unwrap();
     let f_theta = FTheta::load(verifier.backend(), &folder("f_theta")).unwrap();
     let (embedding_scale, value_rule) = (DrafterEmbeddingScale::Hidden, ValueRule::Projected);
@@ -41,12 +41,11 @@ fn prompt(rung: u32) -> Vec<u32> {
     Tokenizer::load(&folder("verifier")).unwrap().encode_chat(&sample.prompt()).unwrap()
 }
 
-fn last(models: &Models<Candle>, ids: &[u32], arm: Arm) -> Vec<f32> {
+fn last<B: Library>(models: &Models<B>, ids: &[u32], arm: Arm) -> Vec<f32> {
     logits(models, ids, arm, SINK, WINDOW, Rows::Last)
 }
 
-#[test]
-fn ids_and_logits_equal_the_reference() {
+fn ids_and_logits_equal_the_reference<B: Library>() {
     let Some(root) = reference() else { return };
     let checks = root.join("demo-pack-checks/golden");
     let golden = Golden::open(&checks.join("golden_ctx20_sample0.safetensors")).unwrap();
@@ -56,7 +55,7 @@ fn ids_and_logits_equal_the_reference() {
     assert_eq!(ids, golden.integers("input_ids"));
     let tokenizer = Tokenizer::load(&folder("verifier")).unwrap();
     assert_eq!(ids, tokenizer.encode_chat(facts["prompt_text"].as_str().unwrap()).unwrap());
-    let models = models();
+    let models = models::<B>();
     for (name, arm) in [
         ("logits_oracle", Arm::Oracle),
         ("logits_sink_window", Arm::SinkWindow),
@@ -68,12 +67,11 @@ fn ids_and_logits_equal_the_reference() {
     }
 }
 
-#[test]
-fn drafter_projection_and_own_kv_equal_the_reference() {
+fn drafter_projection_and_own_kv_equal_the_reference<B: Library>() {
     let Some(root) = reference() else { return };
     let golden =
         Golden::open(&root.join("demo-pack-checks/golden/golden_ctx20_sample0.safetensors")).unwrap();
-    let (models, ids, positions) = (models(), prompt(20), golden.integers("positions"));
+    let (models, ids, positions) = (models::<B>(), prompt(20), golden.integers("positions"));
     let (projection, b) = (models.projection.as_ref().unwrap(), models.verifier.backend());
     let rows = |x: &_| {
         let values = b.to_f32(x).unwrap();
@@ -109,10 +107,9 @@ struct FirstLogits {
     logits: BTreeMap<String, Vec<f32>>,
 }
 
-#[test]
-fn first_logits_are_the_stored_ones() {
+fn first_logits_are_the_stored_ones<B: Library>() {
     let stored: FirstLogits = serde_json::from_slice(&std::fs::read(fixture()).unwrap()).unwrap();
-    let (models, ids) = (models(), prompt(20));
+    let (models, ids) = (models::<B>(), prompt(20));
     assert_eq!(stored.prompt_tokens, ids.len());
     assert_eq!(stored.logits.len(), Arm::ALL.len());
     for arm in Arm::ALL {
@@ -123,7 +120,7 @@ fn first_logits_are_the_stored_ones() {
 #[test]
 #[ignore = "renews the fixture; run it only after the tests against the reference have passed"]
 fn renew_first_logits() {
-    let (models, ids) = (models(), prompt(20));
+    let (models, ids) = (models::<Candle>(), prompt(20));
     let logits = Arm::ALL.map(|arm| (arm.to_string(), last(&models, &ids, arm)));
     let provenance = "Logits of the first token of the demo pack: rung 20, seed 42, sample 0, legacy prompt, sink 4, \
                       window 64, f32 on the CPU. Made by this engine (`cargo test -p engine --test demo_pack -- \
@@ -133,9 +130,8 @@ fn renew_first_logits() {
     files::write_atomic(&fixture(), &serde_json::to_vec(&stored).unwrap()).unwrap();
 }
 
-#[test]
-fn identity_equals_the_oracle_and_a_lossy_projection_does_not() {
-    let (models, ids) = (models(), prompt(20));
+fn identity_equals_the_oracle_and_a_lossy_projection_does_not<B: Library>() {
+    let (models, ids) = (models::<B>(), prompt(20));
     let oracle = last(&models, &ids, Arm::Oracle);
     let apart = |restore| difference(&last(&models, &ids, Arm::Restored(restore)), &oracle);
     assert!(apart(Restore::Identity) <= 1e-5);
@@ -144,9 +140,8 @@ fn identity_equals_the_oracle_and_a_lossy_projection_does_not() {
     assert!(apart(Restore::FTheta) > 0.1);
 }
 
-#[test]
-fn the_first_token_is_the_same_with_and_without_a_cache_and_so_are_the_oracles_next_ones() {
-    let (models, ids) = (models(), prompt(20));
+fn the_first_token_is_the_same_with_and_without_a_cache_and_so_are_the_oracles_next_ones<B: Library>() {
+    let (models, ids) = (models::<B>(), prompt(20));
     let b = models.verifier.backend();
     for arm in Arm::ALL {
         let settings = settings(arm, SINK, WINDOW);
@@ -164,15 +159,14 @@ fn the_first_token_is_the_same_with_and_without_a_cache_and_so_are_the_oracles_n
 }
 
 /// One forward with its counters.
-fn counted(models: &Models<Candle>, ids: &[u32], settings: &Settings<'_>) -> (Vec<f32>, Counters) {
+fn counted<B: Library>(models: &Models<B>, ids: &[u32], settings: &Settings<'_>) -> (Vec<f32>, Counters) {
     let mut counters = models.counters();
     let out = models.forward(ids, settings, Rows::Last, &mut counters, &NEVER).unwrap().0;
     (models.verifier.backend().to_f32(&out).unwrap(), counters)
 }
 
-#[test]
-fn counters_say_what_happened_to_every_evicted_position() {
-    let (models, ids) = (models(), prompt(20));
+fn counters_say_what_happened_to_every_evicted_position<B: Library>() {
+    let (models, ids) = (models::<B>(), prompt(20));
     let evicted = ids.len() - SINK - WINDOW;
     let full = |layer: usize| models.verifier.geometry()[layer].kind == LayerKind::Full;
     for (word, sliding, exact) in [
@@ -206,9 +200,8 @@ fn counters_say_what_happened_to_every_evicted_position() {
     }
 }
 
-#[test]
-fn noise_is_the_same_for_the_same_seed_and_sample_only() {
-    let (models, ids) = (models(), prompt(20));
+fn noise_is_the_same_for_the_same_seed_and_sample_only<B: Library>() {
+    let (models, ids) = (models::<B>(), prompt(20));
     let with = |seed, sample| {
         let noise = Noise { seed, sample };
         counted(
@@ -223,9 +216,8 @@ fn noise_is_the_same_for_the_same_seed_and_sample_only() {
     assert!(difference(&with(42, 0), &with(42, 1)) > 0.1);
 }
 
-#[test]
-fn attention_goes_to_evicted_positions_unless_they_are_hidden() {
-    let (models, ids) = (models(), prompt(20));
+fn attention_goes_to_evicted_positions_unless_they_are_hidden<B: Library>() {
+    let (models, ids) = (models::<B>(), prompt(20));
     let mass =
         |word: &str| counted(&models, &ids, &settings(word.parse().unwrap(), SINK, WINDOW)).1.attention_mass;
     let oracle = mass("oracle");
@@ -240,14 +232,13 @@ fn attention_goes_to_evicted_positions_unless_they_are_hidden() {
 }
 
 /// Relative error of f_θ at rung 70 beside the one that PyTorch measured (DEMO-PACK.md: 0.003 to 0.028 by layer).
-#[test]
-fn the_error_of_f_theta_equals_the_reference_measurement() {
+fn the_error_of_f_theta_equals_the_reference_measurement<B: Library>() {
     let Some(root) = reference() else { return };
     let text = std::fs::read(root.join("demo-pack-checks/evidence/fidelity_ctx70.json")).unwrap();
     let facts: Value = serde_json::from_slice(&text).unwrap();
     let theirs = &facts["raw_kv_rel_mse_evicted_ctx70"];
     let (_, counters) =
-        counted(&models(), &prompt(70), &settings("restored:mix:0.5".parse().unwrap(), SINK, WINDOW));
+        counted(&models::<B>(), &prompt(70), &settings("restored:mix:0.5".parse().unwrap(), SINK, WINDOW));
     for error in counters.projection_error {
         let ours = error.squared_error / error.squared_norm;
         let side = |side: &str| theirs[format!("{side}{}", error.layer)].as_f64().unwrap();
@@ -256,9 +247,8 @@ fn the_error_of_f_theta_equals_the_reference_measurement() {
     }
 }
 
-#[test]
-fn a_forced_answer_is_fed_whatever_is_predicted() {
-    let (models, ids) = (models(), prompt(20));
+fn a_forced_answer_is_fed_whatever_is_predicted<B: Library>() {
+    let (models, ids) = (models::<B>(), prompt(20));
     let sample = Rung(20).dataset(42, 1).samples().unwrap().next().unwrap();
     let tokenizer = Tokenizer::load(&folder("verifier")).unwrap();
     let answer = tokenizer.encode_plain(&sample.answer).unwrap();
@@ -281,7 +271,7 @@ fn a_forced_answer_is_fed_whatever_is_predicted() {
 #[test]
 #[ignore = "measures"]
 fn seconds_a_sample() {
-    let (models, ids) = (models(), prompt(70));
+    let (models, ids) = (models::<Candle>(), prompt(70));
     for arm in Arm::ALL {
         let mut settings = settings(arm, SINK, WINDOW);
         (settings.decode, settings.max_new_tokens) = (Decode::Incremental, 8);
@@ -304,3 +294,16 @@ fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     stat.split(' ').nth(13).and_then(|ticks| ticks.parse::<f64>().ok()).unwrap_or(0.0) / 100.0
 }
+
+on_every_library!(
+    ids_and_logits_equal_the_reference,
+    drafter_projection_and_own_kv_equal_the_reference,
+    first_logits_are_the_stored_ones,
+    identity_equals_the_oracle_and_a_lossy_projection_does_not,
+    the_first_token_is_the_same_with_and_without_a_cache_and_so_are_the_oracles_next_ones,
+    counters_say_what_happened_to_every_evicted_position,
+    noise_is_the_same_for_the_same_seed_and_sample_only,
+    attention_goes_to_evicted_positions_unless_they_are_hidden,
+    the_error_of_f_theta_equals_the_reference_measurement,
+    a_forced_answer_is_fed_whatever_is_predicted,
+);

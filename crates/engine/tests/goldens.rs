@@ -2,10 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[macro_use]
 mod support;
 
-use engine::backend::Backend;
-use engine::candle::Candle;
 use engine::decode::Models;
 use engine::drafter::Drafter;
 use engine::f_theta::FTheta;
@@ -14,12 +13,11 @@ use engine::restoration::Projection;
 use engine::tokenizer::Tokenizer;
 use protocol::{Arm, Decode, DrafterEmbeddingScale, Restore, ValueRule};
 use std::path::Path;
-use support::{Golden, NEVER, captured, close, difference, logits, projected, reference, settings};
+use support::{Golden, Library, NEVER, captured, close, difference, logits, projected, reference, settings};
 
-fn moe(root: &Path, precision: &str, scale: DrafterEmbeddingScale, rule: ValueRule) -> Models<Candle> {
+fn moe<B: Library>(root: &Path, precision: &str, scale: DrafterEmbeddingScale, rule: ValueRule) -> Models<B> {
     let checkpoints = root.join("golden/checkpoints");
-    let verifier =
-        Gemma::load(Candle::cpu(), &checkpoints.join(format!("gemma4-moe-tiny-{precision}"))).unwrap();
+    let verifier = Gemma::load(B::open(), &checkpoints.join(format!("gemma4-moe-tiny-{precision}"))).unwrap();
     let drafter =
         Drafter::load(verifier.backend(), &checkpoints.join(format!("dflash-tiny-{precision}"))).unwrap();
     let f_theta = FTheta::load(verifier.backend(), &checkpoints.join("f_theta-moe-tiny")).unwrap();
@@ -37,7 +35,7 @@ fn cases(root: &Path, tag: &str) -> Vec<(String, usize, usize, serde_json::Value
 }
 
 /// Every stored row of every arm; gives how many (case, arm) pairs were compared.
-fn compare(root: &Path, models: &Models<Candle>, tag: &str, arms: &[(&str, Arm)]) -> usize {
+fn compare<B: Library>(root: &Path, models: &Models<B>, tag: &str, arms: &[(&str, Arm)]) -> usize {
     let mut compared = 0;
     for (name, sink, window, _) in cases(root, tag) {
         let path = root.join(format!("golden/goldens/{tag}_{name}.safetensors"));
@@ -74,51 +72,45 @@ const TORCH_ARMS: [(&str, Arm); 5] = [
     ("identity", Arm::Restored(Restore::Identity)),
 ];
 
-#[test]
-fn every_arm_equals_torch() {
+fn every_arm_equals_torch<B: Library>() {
     let Some(root) = reference() else { return };
-    let models = moe(&root, "f32", DrafterEmbeddingScale::Hidden, ValueRule::Projected);
+    let models = moe::<B>(&root, "f32", DrafterEmbeddingScale::Hidden, ValueRule::Projected);
     assert!(compare(&root, &models, "torch_moe_f32", &TORCH_ARMS) >= 25);
     assert!(compare(&root, &models, "torch_moe_f32", &[("alpha_0.5", arm("restored:mix:0.5"))]) >= 5);
 }
 
-#[test]
-fn the_ends_of_the_mixture_are_f_theta_and_identity() {
+fn the_ends_of_the_mixture_are_f_theta_and_identity<B: Library>() {
     let Some(root) = reference() else { return };
-    let models = moe(&root, "f32", DrafterEmbeddingScale::Hidden, ValueRule::Projected);
+    let models = moe::<B>(&root, "f32", DrafterEmbeddingScale::Hidden, ValueRule::Projected);
     let ends = [("restored_f_theta", arm("restored:mix:0")), ("identity", arm("restored:mix:1"))];
     assert!(compare(&root, &models, "torch_moe_f32", &ends) >= 10);
 }
 
-#[test]
-fn bf16_weights_with_f32_arithmetic_equal_the_f32_goldens() {
+fn bf16_weights_with_f32_arithmetic_equal_the_f32_goldens<B: Library>() {
     let Some(root) = reference() else { return };
-    let models = moe(&root, "bf16", DrafterEmbeddingScale::Hidden, ValueRule::Projected);
+    let models = moe::<B>(&root, "bf16", DrafterEmbeddingScale::Hidden, ValueRule::Projected);
     assert!(compare(&root, &models, "torch_moe_f32", &TORCH_ARMS) >= 25);
 }
 
-#[test]
-fn mlx_conventions_equal_mlx() {
+fn mlx_conventions_equal_mlx<B: Library>() {
     let Some(root) = reference() else { return };
-    let models = moe(&root, "f32", DrafterEmbeddingScale::One, ValueRule::InjectedKey);
+    let models = moe::<B>(&root, "f32", DrafterEmbeddingScale::One, ValueRule::InjectedKey);
     let arms = [TORCH_ARMS[0], TORCH_ARMS[2], TORCH_ARMS[3], ("alpha_0.5", arm("restored:mix:0.5"))];
     assert!(compare(&root, &models, "mlx_moe_f32", &arms) >= 15);
 }
 
-#[test]
-fn shared_kv_and_per_layer_embeddings_equal_torch() {
+fn shared_kv_and_per_layer_embeddings_equal_torch<B: Library>() {
     let Some(root) = reference() else { return };
     let folder = root.join("golden/checkpoints/gemma4-dense-kvshared-tiny");
-    let models = Models { verifier: Gemma::load(Candle::cpu(), &folder).unwrap(), projection: None };
+    let models = Models { verifier: Gemma::load(B::open(), &folder).unwrap(), projection: None };
     assert!(compare(&root, &models, "torch_kvshared_f32", &TORCH_ARMS[..2]) >= 4);
 }
 
-#[test]
-fn restoration_reaches_layers_that_share_kv_as_in_mlx() {
+fn restoration_reaches_layers_that_share_kv_as_in_mlx<B: Library>() {
     let Some(root) = reference() else { return };
     let (verifier, f_theta) = ("gemma4-dense-kvshared-tiny", "f_theta-kvshared-tiny");
     let checkpoints = root.join("golden/checkpoints");
-    let verifier = Gemma::load(Candle::cpu(), &checkpoints.join(verifier)).unwrap();
+    let verifier = Gemma::load(B::open(), &checkpoints.join(verifier)).unwrap();
     let drafter = Drafter::load(verifier.backend(), &checkpoints.join("dflash-tiny-f32")).unwrap();
     let f_theta = FTheta::load(verifier.backend(), &checkpoints.join(f_theta)).unwrap();
     let (embedding_scale, value_rule) = (DrafterEmbeddingScale::One, ValueRule::InjectedKey);
@@ -128,19 +120,17 @@ fn restoration_reaches_layers_that_share_kv_as_in_mlx() {
     assert!(compare(&root, &models, "mlx_kvshared_f32", &arms) >= 12);
 }
 
-#[test]
-fn the_verifier_as_its_own_drafter_equals_torch_on_gemma_3() {
+fn the_verifier_as_its_own_drafter_equals_torch_on_gemma_3<B: Library>() {
     let Some(root) = reference() else { return };
     let folder = root.join("golden/checkpoints/gemma3-tiny");
-    let models = Models { verifier: Gemma::load(Candle::cpu(), &folder).unwrap(), projection: None };
+    let models = Models { verifier: Gemma::load(B::open(), &folder).unwrap(), projection: None };
     let same = ("dlm_restored_same_checkpoint", Arm::Restored(Restore::SameCheckpoint));
     assert!(compare(&root, &models, "torch_gemma3_f32", &[TORCH_ARMS[0], TORCH_ARMS[1], same]) >= 12);
 }
 
-#[test]
-fn greedy_ids_equal_torch_and_the_last_row_alone_is_the_same() {
+fn greedy_ids_equal_torch_and_the_last_row_alone_is_the_same<B: Library>() {
     let Some(root) = reference() else { return };
-    let models = moe(&root, "f32", DrafterEmbeddingScale::Hidden, ValueRule::Projected);
+    let models = moe::<B>(&root, "f32", DrafterEmbeddingScale::Hidden, ValueRule::Projected);
     for (name, sink, window, arms) in cases(&root, "torch_moe_f32") {
         let path = root.join(format!("golden/goldens/torch_moe_f32_{name}.safetensors"));
         let Some(golden) = Golden::open(&path) else { continue };
@@ -167,8 +157,8 @@ fn greedy_ids_equal_torch_and_the_last_row_alone_is_the_same() {
 }
 
 /// Drafter, f_θ and own raw K/V of every stored case, with `scale` on the drafter's embeddings.
-fn compare_kv(root: &Path, tag: &str, suffix: &str, scale: DrafterEmbeddingScale) -> usize {
-    let models = moe(root, "f32", scale, ValueRule::Projected);
+fn compare_kv<B: Library>(root: &Path, tag: &str, suffix: &str, scale: DrafterEmbeddingScale) -> usize {
+    let models = moe::<B>(root, "f32", scale, ValueRule::Projected);
     let (projection, b) = (models.projection.as_ref().unwrap(), models.verifier.backend());
     let mut compared = 0;
     for (case, ..) in cases(root, tag) {
@@ -211,22 +201,19 @@ fn compare_kv(root: &Path, tag: &str, suffix: &str, scale: DrafterEmbeddingScale
     compared
 }
 
-#[test]
-fn drafter_projection_and_own_kv_equal_torch() {
+fn drafter_projection_and_own_kv_equal_torch<B: Library>() {
     let Some(root) = reference() else { return };
-    assert!(compare_kv(&root, "torch_moe_f32", "_kv", DrafterEmbeddingScale::Hidden) >= 4);
+    assert!(compare_kv::<B>(&root, "torch_moe_f32", "_kv", DrafterEmbeddingScale::Hidden) >= 4);
 }
 
-#[test]
-fn drafter_projection_and_own_kv_equal_mlx() {
+fn drafter_projection_and_own_kv_equal_mlx<B: Library>() {
     let Some(root) = reference() else { return };
-    assert!(compare_kv(&root, "mlx_moe_f32", "", DrafterEmbeddingScale::One) >= 4);
+    assert!(compare_kv::<B>(&root, "mlx_moe_f32", "", DrafterEmbeddingScale::One) >= 4);
 }
 
-#[test]
-fn identity_equals_the_oracle_on_every_case_and_a_lossy_projection_does_not() {
+fn identity_equals_the_oracle_on_every_case_and_a_lossy_projection_does_not<B: Library>() {
     let Some(root) = reference() else { return };
-    let models = moe(&root, "f32", DrafterEmbeddingScale::Hidden, ValueRule::Projected);
+    let models = moe::<B>(&root, "f32", DrafterEmbeddingScale::Hidden, ValueRule::Projected);
     for (name, sink, window, _) in cases(&root, "torch_moe_f32") {
         let path = root.join(format!("golden/goldens/torch_moe_f32_{name}.safetensors"));
         let Some(golden) = Golden::open(&path) else { continue };
@@ -239,11 +226,10 @@ fn identity_equals_the_oracle_on_every_case_and_a_lossy_projection_does_not() {
     }
 }
 
-#[test]
 #[expect(clippy::disallowed_methods, reason = "fixtures of a test need not survive a power cut")]
-fn an_archive_of_pytorch_holds_the_same_as_its_safetensors() {
+fn an_archive_of_pytorch_holds_the_same_as_its_safetensors<B: Library>() {
     let Some(root) = reference() else { return };
-    let models = moe(&root, "f32", DrafterEmbeddingScale::Hidden, ValueRule::Projected);
+    let models = moe::<B>(&root, "f32", DrafterEmbeddingScale::Hidden, ValueRule::Projected);
     let (projection, b) = (models.projection.as_ref().unwrap(), models.verifier.backend());
     let drafted = projection.draft(&models.verifier, &[2, 10, 20, 30, 40], &NEVER).unwrap();
     let (archive, source) = (tempfile::tempdir().unwrap(), root.join("golden/checkpoints/f_theta-moe-tiny"));
@@ -253,9 +239,8 @@ fn an_archive_of_pytorch_holds_the_same_as_its_safetensors() {
     let loaded = FTheta::load(b, archive.path()).unwrap();
     assert_eq!(loaded.files(), [archive.path().join("f_theta_weights.pt")]);
     for layer in 0..models.verifier.geometry().len() {
-        let decoded = |f_theta: &FTheta<Candle>| {
-            f_theta.decode(b, layer, &f_theta.encode(b, &drafted).unwrap()).unwrap()
-        };
+        let decoded =
+            |f_theta: &FTheta<B>| f_theta.decode(b, layer, &f_theta.encode(b, &drafted).unwrap()).unwrap();
         let (ours, theirs) = (decoded(&loaded), decoded(&projection.f_theta));
         assert_eq!(b.to_f32(&ours.k).unwrap(), b.to_f32(&theirs.k).unwrap());
         assert_eq!(b.to_f32(&ours.v).unwrap(), b.to_f32(&theirs.v).unwrap());
@@ -265,14 +250,13 @@ fn an_archive_of_pytorch_holds_the_same_as_its_safetensors() {
     assert_eq!(error.code, "weights-damaged", "{error:?}");
 }
 
-#[test]
-fn a_projection_for_another_model_is_refused_with_both_sides() {
+fn a_projection_for_another_model_is_refused_with_both_sides<B: Library>() {
     let Some(root) = reference() else { return };
     let checkpoints = root.join("golden/checkpoints");
-    let b = Candle::cpu();
-    let verifier = |name: &str| Gemma::load(Candle::cpu(), &checkpoints.join(name)).unwrap();
+    let b = B::open();
+    let verifier = |name: &str| Gemma::load(B::open(), &checkpoints.join(name)).unwrap();
     let (moe, dense) = (verifier("gemma4-moe-tiny-f32"), verifier("gemma4-dense-kvshared-tiny"));
-    let demo = Gemma::load(Candle::cpu(), &root.join("demo-pack/verifier")).unwrap();
+    let demo = Gemma::load(B::open(), &root.join("demo-pack/verifier")).unwrap();
     let drafter = Drafter::load(&b, &checkpoints.join("dflash-tiny-f32")).unwrap();
     let f_theta = FTheta::load(&b, &checkpoints.join("f_theta-moe-tiny")).unwrap();
     f_theta.check(&drafter, &moe).unwrap();
@@ -306,3 +290,19 @@ fn tokenisation_equals_the_reference() {
         assert!(ours.ends_with(&ids), "{pair}: {ours:?}");
     }
 }
+
+on_every_library!(
+    every_arm_equals_torch,
+    the_ends_of_the_mixture_are_f_theta_and_identity,
+    bf16_weights_with_f32_arithmetic_equal_the_f32_goldens,
+    mlx_conventions_equal_mlx,
+    shared_kv_and_per_layer_embeddings_equal_torch,
+    restoration_reaches_layers_that_share_kv_as_in_mlx,
+    the_verifier_as_its_own_drafter_equals_torch_on_gemma_3,
+    greedy_ids_equal_torch_and_the_last_row_alone_is_the_same,
+    drafter_projection_and_own_kv_equal_torch,
+    drafter_projection_and_own_kv_equal_mlx,
+    identity_equals_the_oracle_on_every_case_and_a_lossy_projection_does_not,
+    an_archive_of_pytorch_holds_the_same_as_its_safetensors,
+    a_projection_for_another_model_is_refused_with_both_sides,
+);

@@ -141,6 +141,39 @@ fn the_demo_pack_recalls_where_something_carries_the_needle() {
 }
 
 #[test]
+fn mlx_answers_where_this_program_has_it_and_is_refused_elsewhere() {
+    let (mut host, backend) = (Host::start(), Backend::Mlx);
+    let Event::Hello(hello) = host.ask(&Request::Hello { protocol: protocol::VERSION }) else { panic!() };
+    let told = hello.backends.into_iter().find(|info| info.backend == backend);
+    let mut load =
+        |device| host.ask(&Request::Load { pack: demo_pack(), backend, device, arms: Arm::ALL.into() });
+    let refused = |event| matches!(event, Event::Failed(report) if report.code == "device-unusable");
+    assert!(refused(load(Device::Cuda)));
+    if !cfg!(any(feature = "mlx", target_os = "macos")) {
+        assert_eq!(told, None);
+        assert!(refused(load(backend.device())));
+        return host.end();
+    }
+    assert_eq!(told.unwrap().device, backend.device());
+    assert!(matches!(load(backend.device()), Event::Loaded(_)));
+    let sample = Rung(20).dataset(42, 1).samples().unwrap().next().unwrap();
+    for arm in [Arm::Oracle, Arm::Restored(Restore::S5)] {
+        let Event::Done(result) = host.ask(&trial(arm, &sample.prompt())) else { panic!("{arm}") };
+        assert!(Score::of(&result.text, &sample.answer).strict, "{arm} {result:?}");
+        let memory = result.memory.device.unwrap();
+        assert!(
+            memory.allocator_active_bytes.unwrap() > 4_000_000,
+            "the weights alone take so much: {memory:?}"
+        );
+        assert!(memory.allocator_peak_bytes >= memory.allocator_active_bytes, "{memory:?}");
+        assert!(memory.allocator_cache_bytes.is_some() && memory.used_bytes.is_none());
+        // Each stage was waited for, so that its seconds are its own.
+        assert!(result.timings.prefill_s > result.timings.decode_s / 50.0, "{:?}", result.timings);
+    }
+    host.end();
+}
+
+#[test]
 fn fidelity_needs_the_oracle_on_the_same_prompt() {
     let mut host = Host::greeted();
     host.ask(&load(&demo_pack()));

@@ -2,27 +2,27 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[macro_use]
 mod support;
 
 use engine::candle::Candle;
 use engine::selftest::{Check, Tally, run};
 use std::path::Path;
-use support::reference;
+use support::{Library, reference};
 
-fn told(candle: &Candle, folder: &Path, only: &[&str]) -> (Result<Tally, engine::Error>, Vec<Check>) {
+fn told<B: Library>(library: &B, folder: &Path, only: &[&str]) -> (Result<Tally, engine::Error>, Vec<Check>) {
     let only: Vec<String> = only.iter().map(|part| (*part).to_owned()).collect();
     let mut checks = Vec::new();
-    let tally = run(candle, folder, &only, &mut |check| {
+    let tally = run(library, folder, &only, &mut |check| {
         println!("{check}");
         checks.push(check.clone());
     });
     (tally, checks)
 }
 
-#[test]
-fn every_reference_output_is_reproduced() {
+fn every_reference_output_is_reproduced<B: Library>() {
     let Some(root) = reference() else { return };
-    let (tally, checks) = told(&Candle::cpu(), &root.join("golden"), &[]);
+    let (tally, checks) = told(&B::open(), &root.join("golden"), &[]);
     let tally = tally.unwrap();
     let failed: Vec<String> =
         checks.iter().filter(|c| c.outcome.holds() == Some(false)).map(ToString::to_string).collect();
@@ -47,3 +47,5 @@ fn the_operations_of_cuda_reproduce_them_too() {
         assert!(tally.unwrap().good >= 32, "{checks:#?}");
     }
 }
+
+on_every_library!(every_reference_output_is_reproduced);

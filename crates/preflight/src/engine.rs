@@ -2,7 +2,7 @@
 
 use crate::check::{Finding, Found, Group};
 use crate::{Place, Row, word};
-use protocol::{Device, SelfTest};
+use protocol::{Backend, BackendInfo, SelfTest};
 
 pub(crate) const ROWS: &[Row] = &[
     Row {
@@ -58,8 +58,11 @@ fn device(place: &Place<'_>) -> Found {
     if let Ok(inspection) = place.inspection() {
         inspection.device.found.as_ref().map_err(Finding::from)?;
     }
-    let wanted = place.subject.run.as_ref().map_or(Device::Cpu, |run| run.spec.device);
-    let Some(info) = hello.backends.iter().find(|info| info.device == wanted) else {
+    let default = (Backend::default(), Backend::default().device());
+    let (backend, wanted) =
+        place.subject.run.as_ref().map_or(default, |run| (run.spec.backend, run.spec.device));
+    let asked = |info: &&BackendInfo| info.backend == backend && info.device == wanted;
+    let Some(info) = hello.backends.iter().find(asked) else {
         let measured = format!("no {} passed the check", word(&wanted));
         return Err(Finding::fail(measured, "see the engine's standard error for the reason"));
     };

@@ -63,9 +63,11 @@ fn system(place: &Place<'_>) -> Found {
 
 fn memory(place: &Place<'_>) -> Found {
     let inspection = place.inspection()?;
-    let gpu = inspection.device.found.as_ref().ok().copied().flatten();
-    let (free, whose) = match gpu {
-        Some(gpu) => (gpu.total_bytes.saturating_sub(gpu.used_bytes), " on the GPU"),
+    let device = inspection.device.found.as_ref().ok().copied().flatten();
+    // One that shares the main memory does not tell what of it is in use.
+    let free = device.and_then(|device| Some(device.total_bytes.saturating_sub(device.used_bytes?)));
+    let (free, whose) = match free {
+        Some(free) => (free, " on the GPU"),
         None => (main_memory()?, ""),
     };
     let free_text = format!("{:.1} GiB free{whose}", free as f64 / GIB);

@@ -379,22 +379,27 @@ pub struct TrialMemory {
     pub kv_full_formula: KvBytes,
     /// The model's own cache, whose sliding layers keep their window, by formula, at the same length.
     pub kv_native_formula: KvBytes,
-    /// Highest resident set of the engine process since it started, bytes, as the operating system reports it; on systems
-    /// that report no peak, the resident set when the trial ended.
+    /// Highest resident set of the engine process since it started, bytes, as the operating system reports it; on macOS its
+    /// highest physical footprint; on systems that report no peak, the resident set when the trial ended.
     pub process_peak_bytes: Option<u64>,
-    /// Memory of the device; null where the tensors live in main memory.
+    /// Memory of the device and of the library's allocator; null where neither is known.
     pub device: Option<DeviceMemory>,
 }
 
-/// Memory of a device that has its own, over one trial.
+/// Memory of a device, and what the library's allocator says of itself, over one trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
 pub struct DeviceMemory {
     /// High-water mark of what this process's allocator had given out since the trial began, weights included, bytes;
     /// null where the allocator keeps none.
     pub allocator_peak_bytes: Option<u64>,
-    /// Highest sample of the memory in use on the whole device, other processes included, bytes.
-    pub used_bytes: u64,
-    /// All memory of the device, bytes.
+    /// Highest sample of what that allocator had given out, bytes; null where it does not tell.
+    pub allocator_active_bytes: Option<u64>,
+    /// Highest sample of freed memory that it kept for later, bytes; null where it does not tell.
+    pub allocator_cache_bytes: Option<u64>,
+    /// Highest sample of the memory in use on the whole device, other processes included, bytes; null where the device
+    /// does not tell.
+    pub used_bytes: Option<u64>,
+    /// All memory of the device, bytes; that of the machine where both share it.
     pub total_bytes: u64,
 }
 

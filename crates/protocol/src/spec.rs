@@ -11,8 +11,21 @@ use ts_rs::TS;
 #[serde(rename_all = "kebab-case")]
 pub enum Backend {
     /// candle: CPU (and CUDA).
-    #[default]
+    #[cfg_attr(not(target_os = "macos"), default)]
     Candle,
+    /// MLX: Metal on macOS, the CPU on Linux.
+    #[cfg_attr(target_os = "macos", default)]
+    Mlx,
+}
+
+impl Backend {
+    /// The device that it is for on this system.
+    pub const fn device(self) -> Device {
+        match self {
+            Self::Mlx if cfg!(target_os = "macos") => Device::Metal,
+            Self::Mlx | Self::Candle => Device::Cpu,
+        }
+    }
 }
 
 /// Where the tensors live.
@@ -24,6 +37,8 @@ pub enum Device {
     Cpu,
     /// The first NVIDIA GPU.
     Cuda,
+    /// The GPU of a Mac, which shares the main memory.
+    Metal,
 }
 
 /// How tokens are generated.

@@ -6,8 +6,8 @@
 use evidence::{MemoryKind, OverriddenCheck, dataset_digest};
 use niah::{Dataset, PromptVariant, Rung, Sample, Score, evicted};
 use protocol::{
-    Arm, BackendInfo, Decode, Device, DeviceMemory, Fidelity, Hello, LayerCounter, LayerGeometry, LayerKind,
-    LoadedPack, Restore, RunSpec, TrialMemory, TrialResult,
+    Arm, Backend, BackendInfo, Decode, Device, DeviceMemory, Fidelity, Hello, LayerCounter, LayerGeometry,
+    LayerKind, LoadedPack, Restore, RunSpec, TrialMemory, TrialResult,
 };
 use serde_json::{Map, Value, json};
 
@@ -242,7 +242,9 @@ fn memory(facts: &RunFacts, results: &RungResults) -> Value {
     let mut blocks = per_arm(facts, results, |_, trials| arm_memory(facts, trials));
     let peak = results.arms.iter().filter_map(|(_, trials)| process_peak(trials)).max();
     if let Some(bytes) = peak {
-        let label = "highest resident set of the engine process since its start";
+        let counted =
+            if facts.hello.host.os.contains("macOS") { "physical footprint" } else { "resident set" };
+        let label = format!("highest {counted} of the engine process since its start");
         blocks["engine_process"] =
             json!({ "figures": [{ "label": label, "kind": MemoryKind::ProcessFootprint, "bytes": bytes }] });
     }
@@ -254,9 +256,9 @@ fn arm_memory(facts: &RunFacts, trials: &[TrialResult]) -> Value {
     let memories = trials.iter().map(|trial| &trial.memory);
     let largest = memories.max_by_key(|memory| memory.kv_full_formula.total());
     let mut figures = largest.map_or(Vec::new(), kv_figures);
-    figures.extend(device_figures(trials));
+    figures.extend(device_figures(facts.spec.backend, trials));
     let total_bytes = match facts.spec.device {
-        Device::Cpu => Some(facts.hello.host.memory_bytes),
+        Device::Cpu | Device::Metal => Some(facts.hello.host.memory_bytes),
         Device::Cuda => device_memory(trials).map(|memory| memory.total_bytes).max(),
     };
     json!({
@@ -278,12 +280,29 @@ fn allocator_peak(trials: &[TrialResult]) -> Option<u64> {
     device_memory(trials).filter_map(|memory| memory.allocator_peak_bytes).max()
 }
 
-/// The highest of all samples; none where the tensors lie in main memory.
-fn device_figures(trials: &[TrialResult]) -> Vec<Value> {
-    let used = device_memory(trials).map(|memory| memory.used_bytes).max();
+/// What the allocator counted and the highest of all samples, as far as library and device tell.
+fn device_figures(library: Backend, trials: &[TrialResult]) -> Vec<Value> {
+    let highest = |part: fn(&DeviceMemory) -> Option<u64>| {
+        device_memory(trials).filter_map(|memory| part(&memory)).max()
+    };
+    let peak = match library {
+        Backend::Candle => "CUDA pool high-water mark, weights included",
+        Backend::Mlx => "MLX high-water mark, weights included",
+    };
+    let sampled = MemoryKind::DeviceSampled;
     let figures = [
-        ("CUDA pool high-water mark, weights included", MemoryKind::AllocatorPeak, allocator_peak(trials)),
-        ("device memory in use by all processes, highest sample", MemoryKind::DeviceSampled, used),
+        (peak, MemoryKind::AllocatorPeak, allocator_peak(trials)),
+        (
+            "device memory in use by all processes, highest sample",
+            sampled,
+            highest(|memory| memory.used_bytes),
+        ),
+        ("MLX arrays, highest sample", sampled, highest(|memory| memory.allocator_active_bytes)),
+        (
+            "freed memory that MLX keeps, highest sample",
+            sampled,
+            highest(|memory| memory.allocator_cache_bytes),
+        ),
     ];
     let figure = |(label, kind, bytes)| Some(json!({ "label": label, "kind": kind, "bytes": bytes? }));
     figures.into_iter().filter_map(figure).collect()
@@ -335,7 +354,10 @@ fn gate(facts: &RunFacts, results: &RungResults) -> Value {
     let (cross, oracle) = (tested.and_then(hits), hits(Arm::Oracle));
     let lost = cross.zip(oracle).map(|(cross, oracle)| cross.abs_diff(oracle));
     let peak = match facts.spec.device {
-        Device::Cpu => results.arms.iter().filter_map(|(_, trials)| process_peak(trials)).max(),
+        // A Mac's GPU allocates from the main memory: what the process holds is all of it.
+        Device::Cpu | Device::Metal => {
+            results.arms.iter().filter_map(|(_, trials)| process_peak(trials)).max()
+        }
         Device::Cuda => results.arms.iter().filter_map(|(_, trials)| allocator_peak(trials)).max(),
     };
     json!({
@@ -581,7 +603,7 @@ pub(crate) fn provenance(facts: &RunFacts, results: &RungResults) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use protocol::{Backend, Host, KvBytes, LayerError, RestorationCounters, StageTimings, Stop};
+    use protocol::{Host, KvBytes, LayerError, RestorationCounters, StageTimings, Stop};
 
     const LAYERS: usize = 3;
 
@@ -726,10 +748,13 @@ mod tests {
         let with = |peak: Option<u64>| {
             let results = results(&spec, |arm, sample| {
                 let mut trial = trial(arm, &sample.answer, 32);
-                let used_bytes = (30 << 30) + sample.index as u64;
-                let total_bytes = 40 << 30;
-                trial.memory.device =
-                    Some(DeviceMemory { allocator_peak_bytes: peak, used_bytes, total_bytes });
+                trial.memory.device = Some(DeviceMemory {
+                    allocator_peak_bytes: peak,
+                    allocator_active_bytes: None,
+                    allocator_cache_bytes: None,
+                    used_bytes: Some((30 << 30) + sample.index as u64),
+                    total_bytes: 40 << 30,
+                });
                 trial
             });
             document(&facts(&spec, &hello, &pack()), &results)

@@ -54,7 +54,9 @@ impl Gpu {
         let (free, total) = self.0.cuda_stream().context().mem_get_info().ok()?;
         Some(DeviceMemory {
             allocator_peak_bytes: self.pool().and_then(high_water_mark).ok(),
-            used_bytes: total.saturating_sub(free) as u64,
+            allocator_active_bytes: None,
+            allocator_cache_bytes: None,
+            used_bytes: Some(total.saturating_sub(free) as u64),
             total_bytes: total as u64,
         })
     }

@@ -75,6 +75,12 @@ impl<T: Clone> Cache<T> {
         bytes
     }
 
+    /// Computes what is pending of it.
+    pub fn evaluate<B: Backend<Tensor = T>>(&self, b: &B) -> Result<(), Error> {
+        let runs = self.layers.iter().flatten().chain(&self.latents);
+        b.evaluate(&runs.flat_map(|run| &run.arrays).collect::<Vec<_>>())
+    }
+
     /// What `layer` holds from position `from` on.
     pub(super) fn rows<B: Backend<Tensor = T>>(
         &self,

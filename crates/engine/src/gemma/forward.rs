@@ -40,6 +40,7 @@ impl<B: Backend> Gemma<B> {
         for chunk in stretches.into_iter().flat_map(chunk) {
             if replaced.contains(&chunk.start) {
                 self.restore(chunk, &mut pass)?;
+                pass.cache.evaluate(&self.backend)?;
                 continue;
             }
             let last = chunk.end == ids.len();
@@ -47,6 +48,9 @@ impl<B: Backend> Gemma<B> {
                 pass.watched = watched.clone();
             }
             let h = self.layers(&ids[chunk], (last || all).then_some(pass.rows), &mut pass, None)?;
+            if !last {
+                self.finish(&h, pass.cache)?;
+            }
             if last || all {
                 parts.push(h);
             }
@@ -108,7 +112,9 @@ impl<B: Backend> Gemma<B> {
         let sequence = Sequence { prompt: ids.len(), evicted: 0..0, native_window: self.window };
         let mut cache = Cache::new(Plan::native(&self.kv_layers(), &sequence, |_| Evicted::Resident), None);
         for ids in ids.chunks(chunk.max(1)) {
-            self.layers(ids, None, &mut Pass::plain(&mut cache, Rows::Last, cancel), Some(&mut capture))?;
+            let h =
+                self.layers(ids, None, &mut Pass::plain(&mut cache, Rows::Last, cancel), Some(&mut capture))?;
+            self.finish(&h, &cache)?;
         }
         let b = &self.backend;
         let join = |(i, parts): (usize, Vec<RawKv<B::Tensor>>)| {
@@ -124,6 +130,13 @@ impl<B: Backend> Gemma<B> {
             Ok(Some(RawKv { k, v }))
         };
         capture.layers.into_iter().enumerate().map(join).collect()
+    }
+
+    /// Computes what is pending of a chunk. What was cached comes last: only when nothing looks at the old rows any more
+    /// can new ones be written beside them in place.
+    fn finish(&self, h: &B::Tensor, cache: &Cache<B::Tensor>) -> Result<(), Error> {
+        self.backend.evaluate(&[h])?;
+        cache.evaluate(&self.backend)
     }
 
     /// The hidden states of `rows` after the last layer. Without any, whatever was reached when the cache had every K/V
@@ -197,6 +210,7 @@ impl<B: Backend> Gemma<B> {
                 h = b.add(&h, &self.norm(&b.linear(&gated, &input.projection)?, &input.norm)?)?;
             }
             h = b.scale(&h, layer.scalar)?;
+            b.start(&h)?;
         }
         pass.cache.advance(b, positions.end)?;
         Ok(h)
@@ -327,6 +341,7 @@ impl<B: Backend> Gemma<B> {
                 (Source::FTheta, decoded(pass, layer, &latents)?)
             }
         };
+        b.evaluate(&[&rows.k, &rows.v])?;
         if let Some(witness) = pass.witness.as_mut() {
             let bytes = b.bytes(&rows.k) + b.bytes(&rows.v);
             witness.injected(layer, source, here.len(), bytes, start.elapsed().as_secs_f64());

@@ -1,6 +1,6 @@
 //! What the tests against stored outputs share.
 
-#![allow(dead_code, reason = "each test program uses its part")]
+#![allow(dead_code, unused_macros, reason = "each test program uses its part")]
 #![allow(missing_docs, reason = "names say it")]
 
 use engine::backend::Backend;
@@ -8,14 +8,56 @@ use engine::candle::Candle;
 use engine::decode::{Models, Settings};
 use engine::drafter::DrafterKv;
 use engine::gemma::{RawKv, Rows};
+#[cfg(any(feature = "mlx", target_os = "macos"))]
+use engine::mlx::Mlx;
 use engine::noise::Noise;
 use protocol::{Arm, Decode};
 use safetensors::SafeTensors;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-/// An array of the library under test.
-pub type Tensor = <Candle as Backend>::Tensor;
+/// A tensor library under test.
+pub trait Library: Backend + Clone {
+    fn open() -> Self;
+}
+
+impl Library for Candle {
+    fn open() -> Self {
+        Self::cpu()
+    }
+}
+
+#[cfg(any(feature = "mlx", target_os = "macos"))]
+impl Library for Mlx {
+    fn open() -> Self {
+        Self::open(protocol::Backend::Mlx.device()).unwrap()
+    }
+}
+
+/// MLX is not safe to share between threads: tests that use it take turns.
+pub static TURN: Mutex<()> = Mutex::new(());
+
+/// Makes a test of each function on candle, and on MLX where this build has it.
+macro_rules! on_every_library {
+    ($($test:ident),* $(,)?) => {
+        mod on_candle {
+            $(#[test]
+            fn $test() {
+                super::$test::<engine::candle::Candle>();
+            })*
+        }
+
+        #[cfg(any(feature = "mlx", target_os = "macos"))]
+        mod on_mlx {
+            $(#[test]
+            fn $test() {
+                let _turn = super::support::TURN.lock();
+                super::$test::<engine::mlx::Mlx>();
+            })*
+        }
+    };
+}
 
 /// Nobody cancels.
 pub static NEVER: AtomicBool = AtomicBool::new(false);
@@ -69,8 +111,8 @@ pub fn settings(arm: Arm, sink: usize, window: usize) -> Settings<'static> {
     }
 }
 
-pub fn logits(
-    models: &Models<Candle>,
+pub fn logits<B: Backend>(
+    models: &Models<B>,
     ids: &[u32],
     arm: Arm,
     sink: usize,
@@ -96,7 +138,7 @@ pub fn difference(a: &[f32], b: &[f32]) -> f32 {
 }
 
 /// f_θ's K/V of every layer.
-pub fn projected(models: &Models<Candle>, drafted: &DrafterKv<Tensor>) -> Vec<RawKv<Tensor>> {
+pub fn projected<B: Backend>(models: &Models<B>, drafted: &DrafterKv<B::Tensor>) -> Vec<RawKv<B::Tensor>> {
     let projection = models.projection.as_ref().unwrap();
     let latents = projection.encode(&models.verifier, drafted).unwrap();
     let layers = 0..models.verifier.geometry().len();
@@ -104,7 +146,7 @@ pub fn projected(models: &Models<Candle>, drafted: &DrafterKv<Tensor>) -> Vec<Ra
 }
 
 /// Raw K/V of every layer of a clean forward.
-pub fn captured(models: &Models<Candle>, ids: &[u32]) -> Vec<RawKv<Tensor>> {
+pub fn captured<B: Backend>(models: &Models<B>, ids: &[u32]) -> Vec<RawKv<B::Tensor>> {
     let wanted = vec![true; models.verifier.geometry().len()];
     let layers = models.verifier.capture(ids, wanted, 0..ids.len(), usize::MAX, &NEVER).unwrap();
     layers.into_iter().map(Option::unwrap).collect()

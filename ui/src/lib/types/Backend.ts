@@ -3,4 +3,4 @@
 /**
  * The tensor library that runs the model.
  */
-export type Backend = "candle";
+export type Backend = "candle" | "mlx";

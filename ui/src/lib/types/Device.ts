@@ -3,4 +3,4 @@
 /**
  * Where the tensors live.
  */
-export type Device = "cpu" | "cuda";
+export type Device = "cpu" | "cuda" | "metal";
