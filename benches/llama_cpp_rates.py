@@ -11,7 +11,19 @@ import sys
 import time
 from pathlib import Path
 
+import llama_cpp
 from llama_cpp import Llama
+
+
+def without_extra_buffers(defaults=llama_cpp.llama_model_default_params):
+    """The kernels that copy weights into a layout of their own are left out: those for AMX crash where a virtual machine
+    shows the instructions but has no room for their registers. They exist for few formats of 4 bits."""
+    params = defaults()
+    params.use_extra_bufts = False
+    return params
+
+
+llama_cpp.llama_cpp.llama_model_default_params = without_extra_buffers
 
 
 def answer(model, ids, count):

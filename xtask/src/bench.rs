@@ -40,6 +40,33 @@ pub(crate) fn engine(samples: usize) -> Result<(), Error> {
     run(&mut speed)
 }
 
+/// Tokens a second of Gemma 3 270M (GGUF, 4 bits), beside llama.cpp and PyTorch in the same run.
+pub(crate) fn gguf(samples: usize) -> Result<(), Error> {
+    let folder = place::cache().join("models/gemma-3-270m-q4-k-m");
+    if !folder.join("gemma-3-270m-q4_k_m.gguf").is_file() {
+        println!("the model is fetched by the test that needs it");
+        let test = ["test", "--package", "engine", "--test", "real_model", "--", "its_tokenizer"];
+        run(command("cargo", &test).env("KAKEYA_GATE_REAL_MODEL", "1"))?;
+    }
+    run(&mut command("cargo", &["build", "--package", "cli"]))?;
+    let example = ["run", "--quiet", "--package", "engine", "--example", "gguf_speed", "--"];
+    let mut speed = command("cargo", &example);
+    speed.arg(place::built("kakeya-gate")?).arg(folder).arg(samples.to_string()).arg(THREADS);
+    let rivals: [(&str, &[&str], &str); 2] = [
+        ("llama", &LLAMA_CPP, "benches/llama_cpp_rates.py"),
+        ("pytorch", &PYTORCH_GGUF, "benches/pytorch_rates.py"),
+    ];
+    for (name, packages, script) in rivals {
+        match python(name, packages) {
+            Ok(python) => {
+                speed.arg(python).arg(place::root().join(script));
+            }
+            Err(error) => println!("{script} not measured, since its packages cannot be installed: {error}"),
+        }
+    }
+    run(&mut speed)
+}
+
 /// The engine on MLX and mlx-lm in turn: tokens a second, and seconds a sample against the reference's loop.
 pub(crate) fn mlx(samples: usize) -> Result<(), Error> {
     mlx::build()?;

@@ -71,6 +71,8 @@ enum Subject {
     Audit,
     /// Answering prompts on the demo pack, beside PyTorch.
     Engine,
+    /// A real model of 4 bits, beside llama.cpp (whose package takes minutes to build) and PyTorch.
+    Gguf,
     /// The same on MLX, beside Python's mlx-lm: the verifier in f32, and in 4 bits where the reference's is at hand.
     Mlx,
 }
@@ -86,6 +88,7 @@ fn main() -> ExitCode {
         Command::Mlx { check: false } => mlx::build(),
         Command::Bench { subject: Subject::Audit, .. } => bench::audit(),
         Command::Bench { subject: Subject::Engine, samples } => bench::engine(samples),
+        Command::Bench { subject: Subject::Gguf, samples } => bench::gguf(samples),
         Command::Bench { subject: Subject::Mlx, samples } => bench::mlx(samples),
     };
     match outcome {

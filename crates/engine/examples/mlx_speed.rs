@@ -6,13 +6,15 @@
 #![expect(clippy::unwrap_used, reason = "a measurement that fails is none")]
 #![expect(clippy::disallowed_methods, reason = "a pack for one measurement need not survive a power cut")]
 
+mod processes;
+
 use niah::{PromptVariant, Rung, Sample, Score};
-use protocol::{Arm, Backend, Decode, Event, Request, Restore, RunSpec, Trial, TrialResult};
+use processes::{Engine, Process};
+use protocol::{Arm, Backend, Decode, Restore, RunSpec, Trial, TrialResult};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 
 const RUNG: Rung = Rung(70);
 const SEED: i64 = 42;
@@ -28,7 +30,8 @@ fn main() {
     let (count, pack) = (samples.parse().unwrap(), Path::new(pack));
     let samples: Vec<Sample> = RUNG.dataset(SEED, count).samples().unwrap().collect();
     let with_verifier = with_verifier(pack, Path::new(verifier));
-    let mut ours = Engine::start(Path::new(gate), with_verifier.path());
+    let mut ours = Engine::start(&mut Command::new(gate));
+    ours.load(with_verifier.path(), Backend::Mlx, &ARMS);
     let mut theirs = Process::start(Command::new(python).arg(script).arg(pack).args([verifier, precision]));
     rates(&mut ours, &mut theirs, &samples);
     for arm in ARMS {
@@ -56,8 +59,8 @@ fn rates(ours: &mut Engine, theirs: &mut Process, samples: &[Sample]) {
     let (mut prefill, mut decode) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
     // The first sample pays for pages and caches.
     for (i, sample) in samples.iter().take(1).chain(samples).enumerate() {
-        let mine = ours.forced(sample);
-        let other = theirs.answer(Arm::Oracle, "forced", sample);
+        let mine = forced(ours, sample);
+        let other = answer(theirs, Arm::Oracle, "forced", sample);
         assert_eq!(mine.prompt_tokens, other.prompt_tokens);
         if i > 0 {
             prefill[0].push(mine.prompt_tokens as f64 / mine.timings.prefill_s);
@@ -75,7 +78,7 @@ fn end_to_end(ours: &mut Engine, theirs: &mut Process, arm: Arm, samples: &[Samp
     let mut seconds = [Vec::new(), Vec::new()];
     for sample in samples {
         let mine = ours.ask(trial(arm, Decode::Incremental, sample, None));
-        let other = theirs.answer(arm, "reforward", sample);
+        let other = answer(theirs, arm, "reforward", sample);
         assert!(Score::of(&mine.text, &sample.answer).strict, "{:?} is not {}", mine.text, sample.answer);
         assert!(Score::of(&other.text, &sample.answer).strict, "{:?} is not {}", other.text, sample.answer);
         seconds[0].push(mine.timings.e2e_s);
@@ -119,43 +122,10 @@ fn trial(arm: Arm, decode: Decode, sample: &Sample, answer: Option<String>) -> T
     }
 }
 
-/// `kakeya-gate engine` with a pack on MLX.
-struct Engine(Process);
-
-impl Engine {
-    fn start(gate: &Path, pack: &Path) -> Self {
-        let mut engine = Self(Process::start(Command::new(gate).arg("engine")));
-        engine.0.send(&Request::Hello { protocol: protocol::VERSION });
-        engine.wait(|event| matches!(event, Event::Hello(_)));
-        let (backend, pack) = (Backend::Mlx, pack.to_owned());
-        engine.0.send(&Request::Load { pack, backend, device: backend.device(), arms: ARMS.to_vec() });
-        engine.wait(|event| matches!(event, Event::Loaded(_)));
-        engine
-    }
-
-    /// At least [`FORCED`] steps, whatever is predicted.
-    fn forced(&mut self, sample: &Sample) -> TrialResult {
-        let answer = "the answer is not here ".repeat(FORCED);
-        self.ask(trial(Arm::Oracle, Decode::TeacherForced, sample, Some(answer)))
-    }
-
-    fn ask(&mut self, trial: Trial) -> TrialResult {
-        self.0.send(&Request::Trial(trial));
-        match self.wait(|event| matches!(event, Event::Done(_))) {
-            Event::Done(result) => result,
-            _ => unreachable!(),
-        }
-    }
-
-    fn wait(&mut self, wanted: impl Fn(&Event) -> bool) -> Event {
-        loop {
-            match self.0.receive() {
-                event if wanted(&event) => return event,
-                Event::Failed(report) => panic!("{report:?}"),
-                _ => {}
-            }
-        }
-    }
+/// At least [`FORCED`] steps, whatever is predicted.
+fn forced(engine: &mut Engine, sample: &Sample) -> TrialResult {
+    let answer = "the answer is not here ".repeat(FORCED);
+    engine.ask(trial(Arm::Oracle, Decode::TeacherForced, sample, Some(answer)))
 }
 
 /// What `benches/mlx_niah.py` answers.
@@ -169,40 +139,8 @@ struct Answer {
     decode_s: f64,
 }
 
-/// A process that is asked and answers line by line.
-struct Process {
-    child: Child,
-    to: ChildStdin,
-    from: BufReader<ChildStdout>,
-}
-
-impl Process {
-    fn start(command: &mut Command) -> Self {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (to, from) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        Self { child, to, from }
-    }
-
-    fn send(&mut self, message: &impl serde::Serialize) {
-        writeln!(self.to, "{}", serde_json::to_string(message).unwrap()).unwrap();
-        self.to.flush().unwrap();
-    }
-
-    fn receive<T: serde::de::DeserializeOwned>(&mut self) -> T {
-        let mut line = String::new();
-        self.from.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap()
-    }
-
-    fn answer(&mut self, arm: Arm, decode: &str, sample: &Sample) -> Answer {
-        self.send(&json!({"arm": arm, "decode": decode, "prompt": sample.prompt(), "tokens": FORCED}));
-        self.receive()
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
+/// The other program's answer.
+fn answer(other: &mut Process, arm: Arm, decode: &str, sample: &Sample) -> Answer {
+    other.send(&json!({"arm": arm, "decode": decode, "prompt": sample.prompt(), "tokens": FORCED}));
+    other.receive()
 }

@@ -8,7 +8,7 @@ mod processes;
 
 use niah::{PromptVariant, Rung, Sample, Score};
 use processes::{Engine, Process};
-use protocol::{Arm, Decode, Event, Restore, Stage, Trial};
+use protocol::{Arm, Backend, Decode, Event, Restore, Stage, Trial};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::process::Command;
@@ -31,8 +31,8 @@ fn main() {
         let starts = (0..STARTS).map(|_| first_token(gate, pack, threads, arm, &samples[0]));
         println!("{}", Spread::of(starts.collect()).line("process start to first token", arm, ""));
     }
-    let mut ours = Engine::start(gate, threads);
-    ours.load(pack, &ARMS);
+    let mut ours = Engine::start(Command::new(gate).env("RAYON_NUM_THREADS", threads));
+    ours.load(pack, Backend::Candle, &ARMS);
     let mut theirs = match other {
         [] => None,
         [program, words @ ..] => Some(Process::start(Command::new(program).args(words))),
@@ -96,8 +96,8 @@ impl Spread {
 /// Seconds from the start of a process to its first token.
 fn first_token(gate: &Path, pack: &Path, threads: &str, arm: Arm, sample: &Sample) -> f64 {
     let start = Instant::now();
-    let mut engine = Engine::start(gate, threads);
-    engine.load(pack, &ARMS);
+    let mut engine = Engine::start(Command::new(gate).env("RAYON_NUM_THREADS", threads));
+    engine.load(pack, Backend::Candle, &ARMS);
     engine.begin(trial(arm, Decode::Incremental, sample));
     engine.wait(|event| matches!(event, Event::Progress { stage: Stage::Decode, .. }));
     start.elapsed().as_secs_f64()

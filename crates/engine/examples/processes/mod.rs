@@ -1,6 +1,6 @@
 //! Programs that are asked and answer, line by line: the engine's process, and what it is measured against.
 
-use protocol::{Arm, Backend, Device, Event, Request, Trial, TrialResult};
+use protocol::{Arm, Backend, Event, Request, Trial, TrialResult};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{BufRead, BufReader, Write};
@@ -11,19 +11,18 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 pub struct Engine(Process);
 
 impl Engine {
-    /// Starts `gate` with `threads` threads.
-    pub fn start(gate: &Path, threads: &str) -> Self {
-        let process = Process::start(Command::new(gate).arg("engine").env("RAYON_NUM_THREADS", threads));
-        let mut engine = Self(process);
+    /// Starts `gate`, which is told its number of threads by the environment.
+    pub fn start(gate: &mut Command) -> Self {
+        let mut engine = Self(Process::start(gate.arg("engine")));
         engine.0.send(&Request::Hello { protocol: protocol::VERSION });
         engine.wait(|event| matches!(event, Event::Hello(_)));
         engine
     }
 
-    /// Loads `pack` for `arms`.
-    pub fn load(&mut self, pack: &Path, arms: &[Arm]) {
+    /// Loads `pack` for `arms` on the backend's own device.
+    pub fn load(&mut self, pack: &Path, backend: Backend, arms: &[Arm]) {
         let (pack, arms) = (pack.to_owned(), arms.to_vec());
-        self.0.send(&Request::Load { pack, backend: Backend::Candle, device: Device::Cpu, arms });
+        self.0.send(&Request::Load { pack, backend, device: backend.device(), arms });
         self.wait(|event| matches!(event, Event::Loaded(_)));
     }
 

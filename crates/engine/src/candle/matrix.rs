@@ -6,15 +6,20 @@
 
 use crate::numeric;
 use candle_core::quantized::GgmlDType;
+use half::f16;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 use std::array::from_fn;
+use std::sync::LazyLock;
 
 /// Up to this many rows, reading the matrix once for all of them beats laying it out for a product of matrices.
 pub(crate) const FEW: usize = 32;
 
-/// Multiplications that are worth handing to another thread.
+/// Multiplications of a run of rows that is worked on without a pause.
 const SHARE: usize = 1 << 15;
+
+/// Runs that are worth waking another thread for.
+const RUNS: usize = 8;
 
 /// A stored matrix, by rows.
 #[derive(Clone, Copy)]
@@ -64,7 +69,7 @@ impl<'a> Matrix<'a> {
         let wide: Vec<f64> = x.iter().copied().map(f64::from).collect();
         let (rows, run) = (x.len() / width, SHARE.div_ceil(x.len()));
         let mut columns = vec![0f32; count * rows];
-        columns.par_chunks_mut(run * rows).enumerate().for_each_init(
+        columns.par_chunks_mut(run * rows).with_min_len(RUNS).enumerate().for_each_init(
             || (vec![0f32; width], vec![0f64; width]),
             |(scratch, wide_scratch), (part, cells)| {
                 let first = part * run;
@@ -146,35 +151,37 @@ impl WithSimd for Columns<'_> {
 /// called stays compiled for the oldest processor.
 trait Block<const N: usize> {
     /// The numbers.
-    fn expand(&self, out: &mut [f32; N]);
+    fn expand(&self, halves: &[f32; 1 << 16], out: &mut [f32; N]);
 }
 
 /// Expands the blocks of row `index` into `out`.
 #[inline(always)]
 fn expand<const N: usize, B: Block<N>>(blocks: &[B], index: usize, out: &mut [f32]) {
-    let out = out.as_chunks_mut().0;
+    let (out, halves) = (out.as_chunks_mut().0, &**HALVES);
     for (block, out) in blocks[index * out.len()..].iter().zip(out) {
-        block.expand(out);
+        block.expand(halves, out);
     }
 }
 
-/// A half-precision number; infinities, which no scale is, become 65536 and more. From its parts, since a product with a
-/// number below the normal ones would take as long as a hundred others.
+/// Every half-precision number, by its bits. Read from a table: blocks are so short that converting their scales would be
+/// half of the work.
+static HALVES: LazyLock<Box<[f32; 1 << 16]>> = LazyLock::new(|| {
+    let numbers: Vec<f32> = (0..=u16::MAX).map(|bits| f16::from_bits(bits).to_f32()).collect();
+    numbers.try_into().unwrap_or_else(|_| unreachable!())
+});
+
+/// [`HALVES`] at the number whose bytes these are.
 #[inline(always)]
-fn half(low: u8, high: u8) -> f32 {
-    let bits = u32::from(u16::from_le_bytes([low, high]));
-    let (exponent, fraction) = (bits >> 10 & 31, bits & 1023);
-    let integer = fraction | u32::from(exponent > 0) << 10;
-    let power = f32::from_bits((exponent.max(1) + 127 - 25) << 23 | (bits & 0x8000) << 16);
-    integer.cast_signed() as f32 * power
+fn half(halves: &[f32; 1 << 16], low: u8, high: u8) -> f32 {
+    halves[usize::from(u16::from_le_bytes([low, high]))]
 }
 
 /// GGML's 5-bit format: scale, the fifth bits of 32 codes in one word, then the other four bits, first and second half of
 /// the block side by side.
 impl Block<32> for [u8; 22] {
     #[inline(always)]
-    fn expand(&self, out: &mut [f32; 32]) {
-        let scale = half(self[0], self[1]);
+    fn expand(&self, halves: &[f32; 1 << 16], out: &mut [f32; 32]) {
+        let scale = half(halves, self[0], self[1]);
         let (first, second) = out.split_at_mut(16);
         for i in 0..16 {
             let codes = five_bits(self, i);
@@ -194,9 +201,9 @@ fn five_bits(block: &[u8; 22], i: usize) -> (f32, f32) {
 /// GGML's 8-bit format: scale, 32 signed codes.
 impl Block<32> for [u8; 34] {
     #[inline(always)]
-    fn expand(&self, out: &mut [f32; 32]) {
+    fn expand(&self, halves: &[f32; 1 << 16], out: &mut [f32; 32]) {
         let [low, high, codes @ ..] = self;
-        let scale = half(*low, *high);
+        let scale = half(halves, *low, *high);
         *out = from_fn(|i| f32::from(codes[i].cast_signed()) * scale);
     }
 }
@@ -205,10 +212,10 @@ impl Block<32> for [u8; 34] {
 /// of 32 bytes are a run, their high halves the next.
 impl Block<256> for [u8; 144] {
     #[inline(always)]
-    fn expand(&self, out: &mut [f32; 256]) {
+    fn expand(&self, halves: &[f32; 1 << 16], out: &mut [f32; 256]) {
         let codes = self[16..].as_chunks::<32>().0;
         for (pair, (out, codes)) in out.as_chunks_mut::<64>().0.iter_mut().zip(codes).enumerate() {
-            let (low, high) = (scaled_run(self, 2 * pair), scaled_run(self, 2 * pair + 1));
+            let (low, high) = (scaled_run(self, halves, 2 * pair), scaled_run(self, halves, 2 * pair + 1));
             let (first, second) = out.split_at_mut(32);
             for i in 0..32 {
                 first[i] = f32::from(codes[i] & 15) * low.0 - low.1;
@@ -220,7 +227,7 @@ impl Block<256> for [u8; 144] {
 
 /// Scale and minimum of one of the 8 runs of a block of 4-bit codes.
 #[inline(always)]
-fn scaled_run(block: &[u8; 144], run: usize) -> (f32, f32) {
+fn scaled_run(block: &[u8; 144], halves: &[f32; 1 << 16], run: usize) -> (f32, f32) {
     let packed = &block[4..16];
     let (factor, offset) = match run {
         0..4 => (packed[run] & 63, packed[run + 4] & 63),
@@ -229,15 +236,18 @@ fn scaled_run(block: &[u8; 144], run: usize) -> (f32, f32) {
             (low & 15 | high.0 << 4, low >> 4 | high.1 << 4)
         }
     };
-    (half(block[0], block[1]) * f32::from(factor), half(block[2], block[3]) * f32::from(offset))
+    (
+        half(halves, block[0], block[1]) * f32::from(factor),
+        half(halves, block[2], block[3]) * f32::from(offset),
+    )
 }
 
 /// GGML's 6-bit format: for each half of its 256 codes 64 bytes with the low four bits and, for both halves behind each
 /// other, 32 with the high two; then 16 signed scales of runs of 16 codes, and the scale of the scales.
 impl Block<256> for [u8; 210] {
     #[inline(always)]
-    fn expand(&self, out: &mut [f32; 256]) {
-        let scale = half(self[208], self[209]);
+    fn expand(&self, halves: &[f32; 1 << 16], out: &mut [f32; 256]) {
+        let scale = half(halves, self[208], self[209]);
         for (part, out) in out.as_chunks_mut::<128>().0.iter_mut().enumerate() {
             let (low, high) = (&self[64 * part..][..64], &self[128 + 32 * part..][..32]);
             let scales = &self[192 + 8 * part..][..8];
