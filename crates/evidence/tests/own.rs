@@ -40,6 +40,22 @@ fn an_unedited_file_has_no_error_and_knows_its_machine() {
 }
 
 #[test]
+fn a_control_that_recalls_too_is_a_finding_and_a_sweep_is_no_gate() {
+    let read = |name: &str| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/controls");
+        audited(&evidence::read(&folder.join(name).as_path().into()).unwrap())
+    };
+    let controls = read("demo_ctx20_controls.json");
+    let found = controls.findings.iter().filter(|f| f.code == "RESTORATION_NOT_LOAD_BEARING");
+    // Both controls of S5 recall; those of f_θ alone do not, and are not named.
+    let named: Vec<_> = found.map(|finding| finding.pointer.as_str()).collect();
+    assert_eq!(named, ["/results/no_restoration", "/results/random_restoration"]);
+    assert_eq!((errors(&controls), controls.verdict), (vec![], Verdict::Pass));
+    let sweep = read("demo_ctx20_alpha_sweep.json");
+    assert_eq!((errors(&sweep), sweep.verdict), (vec![], Verdict::NotAGateReport));
+}
+
+#[test]
 fn each_edit_is_found() {
     let edits = [
         ("/results/k3_cross_model/per_sample_decoded/0", json!("nothing"), "RECALL_FLAG_MISMATCH"),
