@@ -7,6 +7,7 @@ mod matrix;
 mod portable;
 
 use crate::backend::{Activation, Backend, Mask, Numbers, Segment, Stored};
+use crate::columns::{self, Columns, queried};
 use crate::{Error, numeric};
 use attention::{Attention, Keys, Rows};
 use candle_core::quantized::{GgmlDType, QStorage, QTensor};
@@ -264,7 +265,7 @@ impl Backend for Candle {
             return portable::attention(q, keys, scale, mask);
         }
         let (queries, width) = (q.dim(1)?, q.dim(0)? * q.dim(2)?);
-        let (_, first) = queried(keys, queries)?;
+        let first = queried(keys, queries)?;
         let (q, q_layout) = q.storage_and_layout();
         let held: Vec<_> =
             keys.iter().map(|keys| (keys.k.storage_and_layout(), keys.v.storage_and_layout())).collect();
@@ -287,10 +288,9 @@ impl Backend for Candle {
         range: Range<usize>,
     ) -> Result<f64, Error> {
         let (heads, queries, dim) = q.dims3()?;
-        let (groups, first) = queried(keys, queries)?;
-        let position = first + queries - 1;
+        let position = queried(keys, queries)? + queries - 1;
         let seen = seen(keys, mask, position..position + 1)?;
-        let columns = Columns(seen.iter().map(|segment| segment.positions.clone()).collect());
+        let (columns, groups) = (Columns::of_segments(&seen), keys[0].k.dim(0)?);
         let last = q.narrow(1, queries - 1, 1)?.contiguous()?.reshape((groups, heads / groups, dim))?;
         let mut scores = self.to_f32(&scores(&last, &seen)?)?;
         let (early, near) = mask.visible(position, position + 1);
@@ -493,61 +493,15 @@ fn route(row: &mut [f32], top_k: usize, factors: &[f32]) {
     rest.iter().for_each(|expert| row[*expert] = 0.0);
 }
 
-/// K/V heads of the segments, and the position of the first of `queries` queries, which end with the last segment.
-fn queried(keys: &[Segment<Tensor>], queries: usize) -> Result<(usize, usize), Error> {
-    let last = keys.last().ok_or_else(|| Error::Tensor("attention over no keys".into()))?;
-    let first = last.positions.end.checked_sub(queries);
-    let first =
-        first.ok_or_else(|| Error::Tensor(format!("{queries} queries but fewer positions before them")))?;
-    Ok((last.k.dim(0)?, first))
-}
-
-/// The parts of the segments that some query of `block` sees.
-fn seen(
-    keys: &[Segment<Tensor>],
-    mask: Mask,
-    block: Range<usize>,
-) -> candle_core::Result<Vec<Segment<Tensor>>> {
-    let end = keys.last().map_or(0, |last| last.positions.end);
-    let (first, last) = (mask.visible(block.start, end), mask.visible(block.end - 1, end));
-    let early = first.0.start.min(last.0.start)..first.0.end.max(last.0.end);
-    let near = first.1.start.min(last.1.start).max(early.end)..last.1.end;
-    let mut seen = Vec::new();
-    for segment in keys {
-        for wanted in [&early, &near] {
-            let start = wanted.start.max(segment.positions.start);
-            let end = wanted.end.min(segment.positions.end);
-            if start < end {
-                let part = |x: &Tensor| x.narrow(1, start - segment.positions.start, end - start);
-                seen.push(Segment { positions: start..end, k: part(&segment.k)?, v: part(&segment.v)? });
-            }
-        }
-    }
-    Ok(seen)
+/// [`columns::seen`] as views.
+fn seen(keys: &[Segment<Tensor>], mask: Mask, block: Range<usize>) -> Result<Vec<Segment<Tensor>>, Error> {
+    columns::seen(keys, mask, block, |x, rows| Ok(x.narrow(1, rows.start, rows.len())?))
 }
 
 /// Products of queries [groups, rows, d] with all keys, side by side.
 fn scores(q: &Tensor, seen: &[Segment<Tensor>]) -> candle_core::Result<Tensor> {
     let parts = seen.iter().map(|segment| q.matmul(&segment.k.t()?)).collect::<Result<Vec<_>, _>>()?;
     if let [scores] = &parts[..] { Ok(scores.clone()) } else { Tensor::cat(&parts, 2) }
-}
-
-/// Which position each column of a score matrix belongs to: runs of consecutive positions.
-struct Columns(Vec<Range<usize>>);
-
-impl Columns {
-    fn count(&self) -> usize {
-        self.0.iter().map(Range::len).sum()
-    }
-
-    /// Columns of the positions `range`.
-    fn of(&self, range: Range<usize>) -> Range<usize> {
-        // Positions that have no column lie between two runs.
-        let before = |position: usize| {
-            self.0.iter().map(|run| position.clamp(run.start, run.end) - run.start).sum::<usize>()
-        };
-        before(range.start)..before(range.end)
-    }
 }
 
 /// Pairs of dimensions that turn at all: those before the last frequency that is not 0. At least one, for a table.

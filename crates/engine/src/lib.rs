@@ -2,6 +2,7 @@
 
 pub mod backend;
 pub mod candle;
+mod columns;
 mod config;
 pub mod decode;
 mod demo;

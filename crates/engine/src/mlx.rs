@@ -4,7 +4,6 @@
 //! arrays of a model.
 
 mod attention;
-mod columns;
 mod experts;
 mod weights;
 

@@ -1,9 +1,10 @@
 //! The operations that [`super`] fuses on the CPU, from what candle has on every device: CUDA computes with these, and on
 //! the CPU both give the same numbers.
 
-use super::{queried, seen};
+use super::seen;
 use crate::Error;
 use crate::backend::{Activation, Mask, Segment};
+use crate::columns::{Columns, queried};
 use candle_core::{D, DType, Device, Tensor};
 use candle_nn::ops;
 use std::ops::Range;
@@ -63,7 +64,7 @@ pub(super) fn attention(
     mask: Mask,
 ) -> Result<Tensor, Error> {
     let (heads, queries, dim) = q.dims3()?;
-    let (groups, first) = queried(keys, queries)?;
+    let (first, groups) = (queried(keys, queries)?, keys[0].k.dim(0)?);
     let rows = heads / groups;
     let mut blocks = Vec::new();
     for start in (0..queries).step_by(BLOCK) {
@@ -107,7 +108,7 @@ fn visible(
     block: Range<usize>,
     device: &Device,
 ) -> Result<Tensor, Error> {
-    let end = seen.last().map_or(0, |segment| segment.positions.end);
+    let end = Columns::of_segments(seen).end();
     let positions = |values: Vec<u32>, shape| Tensor::from_vec(values, shape, device);
     let columns: Vec<u32> =
         seen.iter().flat_map(|segment| segment.positions.clone()).map(|position| position as u32).collect();

@@ -1,8 +1,8 @@
 //! Attention over segments under a described mask.
 
-use super::columns::{Columns, queried, seen};
 use super::{dims, part};
 use crate::backend::{Mask, Segment};
+use crate::columns::{Columns, queried, seen};
 use crate::{Error, numeric};
 use mlx_rs::fast::{ScaledDotProductAttentionMask as Shown, scaled_dot_product_attention};
 use mlx_rs::{Array, ops};

@@ -5,14 +5,14 @@ use crate::backend::{Mask, Segment};
 use std::ops::Range;
 
 /// The position of the first of `queries` queries, which end with the last segment.
-pub(super) fn queried<T>(keys: &[Segment<T>], queries: usize) -> Result<usize, Error> {
+pub(crate) fn queried<T>(keys: &[Segment<T>], queries: usize) -> Result<usize, Error> {
     let last = keys.last().ok_or_else(|| Error::Tensor("attention over no keys".into()))?;
     let first = last.positions.end.checked_sub(queries);
     first.ok_or_else(|| Error::Tensor(format!("{queries} queries but fewer positions before them")))
 }
 
 /// The parts of the segments that some query of `block` sees; `part` takes rows out of an array.
-pub(super) fn seen<T>(
+pub(crate) fn seen<T>(
     keys: &[Segment<T>],
     mask: Mask,
     block: Range<usize>,
@@ -38,24 +38,26 @@ pub(super) fn seen<T>(
 }
 
 /// Which position each column of a score matrix belongs to: runs of consecutive positions.
-pub(super) struct Columns(Vec<Range<usize>>);
+pub(crate) struct Columns(Vec<Range<usize>>);
 
 impl Columns {
-    pub(super) fn of_segments<T>(seen: &[Segment<T>]) -> Self {
+    /// The positions of `seen`, side by side.
+    pub(crate) fn of_segments<T>(seen: &[Segment<T>]) -> Self {
         Self(seen.iter().map(|segment| segment.positions.clone()).collect())
     }
 
-    pub(super) fn count(&self) -> usize {
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
         self.0.iter().map(Range::len).sum()
     }
 
     /// The position after the last column's.
-    pub(super) fn end(&self) -> usize {
+    pub(crate) fn end(&self) -> usize {
         self.0.last().map_or(0, |run| run.end)
     }
 
     /// Columns of the positions `range`.
-    pub(super) fn of(&self, range: Range<usize>) -> Range<usize> {
+    pub(crate) fn of(&self, range: Range<usize>) -> Range<usize> {
         // Positions that have no column lie between two runs.
         let before = |position: usize| {
             self.0.iter().map(|run| position.clamp(run.start, run.end) - run.start).sum::<usize>()
