@@ -3,9 +3,12 @@
 use crate::error::Error;
 use std::path::{Path, PathBuf};
 
-/// The repository.
+/// The repository: the one that cargo runs this program for. Checkouts that share a target folder share the program too, so
+/// where it was built says little.
 pub(crate) fn root() -> PathBuf {
-    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let built = || env!("CARGO_MANIFEST_DIR").into();
+    let xtask = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(built);
+    let xtask = Path::new(&xtask);
     xtask.parent().unwrap_or(xtask).to_owned()
 }
 
