@@ -2,8 +2,8 @@
 
 use crate::{Desk, ask};
 use api::{
-    Cancel, ComparisonView, ErrorReport, EvidenceDetail, EvidenceList, Export, PreflightReport,
-    PreflightRequest, Run, RunEvent, Workspace,
+    Begin, Cancel, ComparisonView, ErrorReport, EvidenceDetail, EvidenceList, Export, PreflightReport,
+    PreflightRequest, Run, RunEvent, Target, Workspace,
 };
 use evidence::{GateReport, OverriddenCheck};
 use preflight::{Change, Check, DigestProgress, Fixed};
@@ -116,7 +116,17 @@ pub(crate) async fn run(
     let cancel = Cancel::default();
     claim(&desk, &cancel)?;
     let outcome = aside(move || {
-        let run = Run { spec, out, program: api::program_beside()?, cancel, overridden };
+        let run = Run {
+            spec,
+            target: Target::Local,
+            out,
+            program: api::program_beside()?,
+            data: api::data_folder()?,
+            begin: Begin::Anew,
+            shard: None,
+            cancel,
+            overridden,
+        };
         // A closed window no longer listens; its run is about to end with it.
         Ok(run.execute(|event| drop(on_event.send(event)))?)
     })

@@ -16,7 +16,10 @@ pub fn demo_pack() -> PathBuf {
 /// A command that has not been started yet.
 pub fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kakeya-gate"));
-    command.args(arguments).stdin(Stdio::null());
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .env("KAKEYA_GATE_DATA", Path::new(env!("CARGO_TARGET_TMPDIR")).join("data"));
     command
 }
 

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::mlx;
 use crate::place;
-use crate::process::{command, run, run_and_read};
+use crate::process::{command, installed, run, run_and_read};
 use std::path::{Path, PathBuf};
 
 /// Synthetic files of the second half.
@@ -24,6 +24,18 @@ const PYTORCH_GGUF: [&str; 5] =
     ["torch==2.15.0", "transformers==5.24.0", "safetensors==0.8.0", "gguf==0.19.0", "accelerate==1.15.0"];
 /// Threads of each program that answers prompts.
 const THREADS: &str = "2";
+
+/// What a trial costs beyond its engine.
+pub(crate) fn runs() -> Result<(), Error> {
+    run(&mut command("cargo", &["build", "--workspace", "--example", "overhead", "--example", "idle_engine"]))?;
+    let mut overhead = command(place::built("examples/overhead")?, &[]);
+    overhead.arg(place::built("examples/idle_engine")?);
+    match installed("nats-server") {
+        true => drop(overhead.arg("nats-server")),
+        false => println!("the queue is not measured, since nats-server is not installed"),
+    }
+    run(&mut overhead)
+}
 
 /// Seconds a sample on the demo pack, beside PyTorch in the same run.
 pub(crate) fn engine(samples: usize) -> Result<(), Error> {

@@ -9,8 +9,18 @@ use std::time::SystemTime;
 
 /// Debian and Ubuntu packages that building the window needs.
 const TO_BUILD: [&str; 3] = ["build-essential", "pkg-config", "libwebkit2gtk-4.1-dev"];
-/// Packages that the tests need besides: a display, a driver for the web view, `pgrep`, fonts for screenshots.
-const TO_TEST: [&str; 5] = ["xvfb", "webkit2gtk-driver", "procps", "fonts-dejavu-core", "fonts-noto-cjk"];
+/// Packages that the tests need besides: a display, a driver for the web view, `pgrep`, fonts for screenshots; the servers that
+/// runs elsewhere are tested with, and clocks that are wrong.
+const TO_TEST: [&str; 8] = [
+    "xvfb",
+    "webkit2gtk-driver",
+    "procps",
+    "fonts-dejavu-core",
+    "fonts-noto-cjk",
+    "openssh-server",
+    "nats-server",
+    "faketime",
+];
 /// Oldest Node that the front end's tools run on.
 const NODE: u32 = 20;
 

@@ -9,7 +9,9 @@ mod export;
 mod preflight_view;
 mod program;
 mod prompts_view;
+mod runs_view;
 mod sarif;
+mod targets_view;
 mod workspace;
 
 pub use documents::{AuditDocument, CompareDocument, UnreadableFile};
@@ -25,8 +27,17 @@ pub use preflight_view::{
 };
 pub use program::program_beside;
 pub use prompts_view::{PromptChoice, PromptSet, PromptsView, grid, prompts_of_dataset, prompts_of_files};
-pub use runs::{Cancel, EngineProgram, Run, RunError, RunEvent};
+pub use runs::queue::{QueueWorker, WorkerEvent};
+pub use runs::ssh::{HostKey, Machine, Probe};
+pub use runs::{
+    Begin, Cancel, EngineProgram, JournalledRun, Run, RunError, RunEvent, RunState, Shard, Target, durable,
+    merge, own_packs,
+};
+pub use runs_view::{data_folder, discard_run, resume_or_reuse, unfinished_runs};
 pub use sarif::sarif;
+pub use targets_view::{
+    TargetReport, add_target, copy_to_target, remove_target, target_key, targets, test_target,
+};
 pub use workspace::{PackEntry, Workspace, default_spec, open_workspace};
 
 /// Version of this program.

@@ -1,5 +1,6 @@
 //! The command line's grammar.
 
+use api::{Shard, Target};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use niah::{Dataset, PromptVariant, Rung};
 use protocol::{Alpha, Arm, ArmError, Decode, Restore, RunSpec};
@@ -32,8 +33,96 @@ pub(crate) enum Command {
     Report(ReportArgs),
     /// Compare the engine with stored outputs of the reference implementations.
     Selftest(SelftestArgs),
-    /// Speak the engine's protocol on standard input and output (started by the app).
-    Engine,
+    /// Make the shards of one run into its evidence.
+    Merge(MergeArgs),
+    /// List runs that can be continued.
+    Runs(RunsArgs),
+    /// Add, test and list machines for runs.
+    #[command(subcommand)]
+    Target(TargetCommand),
+    /// Take trials from a queue until stopped.
+    Worker(WorkerArgs),
+    /// Speak the engine's protocol on standard input and output (started by the app, and over ssh).
+    Engine(EngineArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EngineArgs {
+    /// Carry an ordered run through instead.
+    #[arg(long, hide = true)]
+    pub run: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MergeArgs {
+    /// The shards that `run --shard` wrote, every one of the run.
+    #[arg(required = true)]
+    pub paths: Vec<PathBuf>,
+    /// Folder for the evidence files, or one file (.json) where there is one rung.
+    #[arg(short, long)]
+    pub out: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsArgs {
+    /// Forget this run instead; its finished trials with it.
+    #[arg(long, value_name = "ID")]
+    pub discard: Option<String>,
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    pub format: TextOrJson,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WorkerArgs {
+    /// Address of the NATS server (nats://HOST, tls://HOST), or the name of a context of the `nats` tool.
+    #[arg(long, value_name = "URL")]
+    pub nats: String,
+    /// Folder that is a pack or holds some, beside the machine's own; may be given several times.
+    #[arg(long, value_name = "DIR")]
+    pub packs: Vec<PathBuf>,
+    /// End after this many seconds without a trial.
+    #[arg(long, value_name = "SECONDS")]
+    pub idle: Option<u64>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TargetCommand {
+    /// Show a host's key, pin it once you agree, and test the machine.
+    Add {
+        /// HOST, USER@HOST, USER@HOST:PORT, or an alias of your ssh configuration.
+        host: String,
+        /// The program over there.
+        #[arg(long, default_value = "kakeya-gate")]
+        program: String,
+        /// Folder over there that is a pack or holds some; may be given several times.
+        #[arg(long, value_name = "DIR")]
+        packs: Vec<PathBuf>,
+        /// The fingerprint that the machine must have (SHA256:…); without it you are asked.
+        #[arg(long)]
+        fingerprint: Option<String>,
+    },
+    /// Test a machine.
+    Check {
+        /// The machine.
+        host: String,
+        #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+        format: TextOrJson,
+    },
+    /// Copy this program to a machine and use it from now on.
+    Copy {
+        /// The machine.
+        host: String,
+        /// Another program, for a machine of another kind (`cargo xtask cuda` builds one).
+        #[arg(long, value_name = "FILE")]
+        binary: Option<PathBuf>,
+    },
+    /// List the machines that are known.
+    List,
+    /// Forget a machine and its key.
+    Remove {
+        /// The machine.
+        host: String,
+    },
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -53,7 +142,7 @@ pub(crate) enum AuditFormat {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum PromptsFormat {
+pub(crate) enum TextOrJson {
     Text,
     Json,
 }
@@ -66,8 +155,8 @@ pub(crate) struct PreflightArgs {
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub workspace: PathBuf,
     /// Where the run is to happen.
-    #[arg(long, value_enum, default_value_t = TargetName::Local)]
-    pub target: TargetName,
+    #[arg(long, value_name = "TARGET", default_value_t = Target::Local)]
+    pub target: Target,
     /// JSON file with the run that is meant: adds the checks of its settings.
     #[arg(long, value_name = "FILE")]
     pub spec: Option<PathBuf>,
@@ -88,12 +177,6 @@ pub(crate) struct PreflightArgs {
     pub undo: Option<String>,
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum TargetName {
-    /// This machine.
-    Local,
 }
 
 #[derive(Debug, Args)]
@@ -135,8 +218,8 @@ pub(crate) struct PromptsArgs {
     /// Only this arm in the grid, by its name in the files.
     #[arg(long, requires = "grid", value_name = "NAME")]
     pub arm: Option<String>,
-    #[arg(long, value_enum, default_value_t = PromptsFormat::Text)]
-    pub format: PromptsFormat,
+    #[arg(long, value_enum, default_value_t = TextOrJson::Text)]
+    pub format: TextOrJson,
 }
 
 impl PromptsArgs {
@@ -305,9 +388,18 @@ impl From<PromptName> for PromptVariant {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Folder of the model pack (holds pack.json).
+    /// Folder of the model pack (holds pack.json), or its digest, sha256:…; behind ssh also its name or folder over there.
     #[arg(long)]
     pub pack: PathBuf,
+    /// Where: local, ssh:HOST or queue:URL; several targets run at once.
+    #[arg(long = "target", value_name = "TARGET", default_value = "local")]
+    pub targets: Vec<Target>,
+    /// Continue the run of these settings that did not end; trials that any run has finished are taken over.
+    #[arg(long)]
+    pub resume: bool,
+    /// Only part I of N of the samples, written as a shard for `merge`.
+    #[arg(long, value_name = "I/N")]
+    pub shard: Option<Shard>,
     /// Tensor library that runs the model.
     #[arg(long, value_enum, default_value_t)]
     pub backend: BackendName,

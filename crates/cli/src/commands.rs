@@ -1,12 +1,15 @@
 //! One function per command; each ends with its exit code.
 
 use crate::arguments::{
-    AuditArgs, AuditFormat, CompareArgs, Format, GateArgs, PreflightArgs, PromptsArgs, PromptsFormat,
-    ReportArgs, RunArgs, SelftestArgs, TargetName, device,
+    AuditArgs, AuditFormat, CompareArgs, Format, GateArgs, MergeArgs, PreflightArgs, PromptsArgs, ReportArgs,
+    RunArgs, RunsArgs, SelftestArgs, TextOrJson, device,
 };
-use crate::progress::{Progress, bytes_bar, files_bar};
+use crate::progress::{Board, bytes_bar, files_bar};
 use crate::text;
-use api::{AuditDocument, Cancel, CompareDocument, ErrorReport, Export, PreflightRequest, PromptChoice, Run};
+use api::{
+    AuditDocument, Begin, Cancel, CompareDocument, ErrorReport, Export, PreflightRequest, PromptChoice, Run,
+    Target,
+};
 use evidence::{Audit, GateVerdict, Scan, Severity};
 use preflight::Fixed;
 use serde::Serialize;
@@ -14,10 +17,10 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-type Outcome = Result<ExitCode, ErrorReport>;
+pub(crate) type Outcome = Result<ExitCode, ErrorReport>;
 
 /// The exit code of what could be checked.
-fn holds(good: bool) -> ExitCode {
+pub(crate) fn holds(good: bool) -> ExitCode {
     if good { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
 
@@ -27,12 +30,12 @@ pub(crate) fn complain(error: &ErrorReport) -> ExitCode {
     ExitCode::from(2)
 }
 
-fn failed(code: &str, message: impl ToString, hint: &str) -> ErrorReport {
+pub(crate) fn failed(code: &str, message: impl ToString, hint: &str) -> ErrorReport {
     ErrorReport { code: code.to_owned(), message: message.to_string(), hint: hint.to_owned() }
 }
 
 /// Prints a result. A closed pipe (`| head`) is no error.
-fn print(text: &str) -> Result<(), ErrorReport> {
+pub(crate) fn print(text: &str) -> Result<(), ErrorReport> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -42,14 +45,20 @@ fn print(text: &str) -> Result<(), ErrorReport> {
     }
 }
 
-fn json(value: &impl Serialize) -> Result<String, ErrorReport> {
+pub(crate) fn json(value: &impl Serialize) -> Result<String, ErrorReport> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|e| failed("output", e, "this is a fault of the program; please report it"))?;
     Ok(text + "\n")
 }
 
 pub(crate) fn preflight(args: &PreflightArgs) -> Outcome {
-    let TargetName::Local = args.target;
+    if let Target::Ssh(host) = &args.target {
+        let report = api::test_target(&api::data_folder()?, host)?;
+        eprintln!("{}", text::target(&report));
+        if report.probe.is_none() {
+            return Ok(holds(false));
+        }
+    }
     let (program, request) = (api::program_beside()?, preflight_request(args));
     if let Some(id) = &args.undo {
         eprintln!("{}: as it was", api::preflight_undo(&request, id)?.display());
@@ -105,17 +114,76 @@ fn fix(request: &PreflightRequest, id: &str) -> Result<(), ErrorReport> {
     Ok(())
 }
 
-pub(crate) fn run(args: &RunArgs) -> Outcome {
+/// A flag that Ctrl-C sets.
+pub(crate) fn cancel_on_signal() -> Result<Cancel, ErrorReport> {
     let cancel = Cancel::default();
     let stop = cancel.clone();
     ctrlc::set_handler(move || stop.cancel())
         .map_err(|e| failed("signal", e, "start the program from an ordinary terminal"))?;
+    Ok(cancel)
+}
+
+/// Runs on every target at once; the first error counts once all have ended.
+pub(crate) fn run(args: &RunArgs) -> Outcome {
+    let cancel = cancel_on_signal()?;
     let spec = args.spec().map_err(|e| failed("bad-spec", e, "correct the setting and start again"))?;
-    let (out, program) = (args.out.clone(), api::program_beside()?);
-    let run = Run { spec, out, program, cancel, overridden: Vec::new() };
-    let mut progress = Progress::new(args.quiet);
-    let paths = run.execute(|event| progress.show(event))?;
+    let (data, program) = (api::data_folder()?, api::program_beside()?);
+    let board = Board::new(args.quiet, args.targets.len() > 1);
+    let runs: Vec<Run> = args
+        .targets
+        .iter()
+        .map(|target| {
+            let begin = if args.resume { api::resume_or_reuse(&data, &spec, target)? } else { Begin::Anew };
+            Ok(Run {
+                spec: spec.clone(),
+                target: target.clone(),
+                out: args.out.clone(),
+                program: program.clone(),
+                data: data.clone(),
+                begin,
+                shard: args.shard,
+                cancel: cancel.clone(),
+                overridden: Vec::new(),
+            })
+        })
+        .collect::<Result<_, ErrorReport>>()?;
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let follow = |run: &Run| {
+            let mut progress = board.follow(&run.target);
+            run.execute(|event| progress.show(event))
+        };
+        let threads: Vec<_> = runs.iter().map(|run| scope.spawn(move || follow(run))).collect();
+        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+    });
+    let mut error = None;
+    for outcome in outcomes {
+        match outcome {
+            Ok(paths) => {
+                print(&paths.iter().map(|path| format!("{}\n", path.display())).collect::<String>())?
+            }
+            Err(problem) if error.is_none() => error = Some(ErrorReport::from(problem)),
+            Err(problem) => drop(complain(&ErrorReport::from(problem))),
+        }
+    }
+    error.map_or(Ok(ExitCode::SUCCESS), Err)
+}
+
+pub(crate) fn merge(args: &MergeArgs) -> Outcome {
+    let paths = api::merge(&args.paths, &args.out)?;
     print(&paths.iter().map(|path| format!("{}\n", path.display())).collect::<String>())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn runs(args: &RunsArgs) -> Outcome {
+    let data = api::data_folder()?;
+    if let Some(id) = &args.discard {
+        api::discard_run(&data, id)?;
+    }
+    let runs = api::unfinished_runs(&data)?;
+    print(&match args.format {
+        TextOrJson::Text => text::runs(&runs),
+        TextOrJson::Json => json(&runs)?,
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -170,8 +238,8 @@ fn print_prompts<T: Serialize>(
     text: fn(&T) -> String,
 ) -> Result<(), ErrorReport> {
     print(&match args.format {
-        PromptsFormat::Text => text(result),
-        PromptsFormat::Json => json(result)?,
+        TextOrJson::Text => text(result),
+        TextOrJson::Json => json(result)?,
     })
 }
 
@@ -225,15 +293,4 @@ pub(crate) fn selftest(args: &SelftestArgs) -> Outcome {
     written?;
     eprintln!("{} ok, {} failed, {} skipped", tally.good, tally.failed, tally.skipped);
     Ok(holds(tally.failed == 0))
-}
-
-pub(crate) fn engine() -> Outcome {
-    let identity = engine::Identity {
-        version: api::VERSION.to_owned(),
-        commit: option_env!("KAKEYA_GATE_COMMIT").map(str::to_owned),
-        dirty: option_env!("KAKEYA_GATE_DIRTY") == Some("true"),
-    };
-    engine::serve(std::io::BufReader::new(std::io::stdin()), std::io::stdout(), identity)
-        .map_err(|e| failed("engine", e, "start the engine through the app or `kakeya-gate run`"))?;
-    Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,5 @@
-//! `kakeya-gate`: preflight, run, audit, prompts, compare, gate and report from the command line; and the engine itself.
+//! `kakeya-gate`: preflight, run, audit, prompts, compare, gate and report from the command line; and the engine and the
+//! worker themselves.
 //!
 //! Exit codes: 0 good, 1 the thing checked does not hold, 2 could not do it. Results go to standard output, everything
 //! meant for a person's eyes on the way goes to standard error.
@@ -6,7 +7,9 @@
 mod arguments;
 mod commands;
 mod progress;
+mod target;
 mod text;
+mod worker;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
@@ -27,7 +30,11 @@ fn main() -> ExitCode {
         Command::Gate(args) => commands::gate(&args),
         Command::Report(args) => commands::report(&args),
         Command::Selftest(args) => commands::selftest(&args),
-        Command::Engine => commands::engine(),
+        Command::Merge(args) => commands::merge(&args),
+        Command::Runs(args) => commands::runs(&args),
+        Command::Target(command) => target::target(&command),
+        Command::Worker(args) => worker::worker(&args),
+        Command::Engine(args) => worker::engine(args.run.as_deref()),
     };
     outcome.unwrap_or_else(|error| commands::complain(&error))
 }

@@ -1,7 +1,7 @@
 //! Progress on standard error: a bar on a terminal; of a run, a line a rung elsewhere.
 
-use api::RunEvent;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use api::{RunEvent, Target};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::BTreeMap;
 
 /// A bar for reading many files; shown on a terminal only.
@@ -24,9 +24,43 @@ pub(crate) fn bytes_bar() -> ProgressBar {
     bar
 }
 
+/// Where runs are followed, one or several at once.
+pub(crate) struct Board {
+    bars: MultiProgress,
+    quiet: bool,
+    several: bool,
+}
+
+impl Board {
+    pub(crate) fn new(quiet: bool, several: bool) -> Self {
+        let place = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        Self { bars: MultiProgress::with_draw_target(place), quiet, several }
+    }
+
+    /// Follows the run on one target.
+    pub(crate) fn follow(&self, target: &Target) -> Progress {
+        let bar = self.bars.add(ProgressBar::no_length());
+        let template = "{bar:28} {pos}/{len} trials · {elapsed} · {wide_msg}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        let label = if self.several { format!("{target}: ") } else { String::new() };
+        Progress {
+            bar,
+            label,
+            quiet: self.quiet,
+            left: None,
+            recall: BTreeMap::new(),
+            distance: BTreeMap::new(),
+        }
+    }
+}
+
 /// Follows one run.
 pub(crate) struct Progress {
     bar: ProgressBar,
+    /// Before every line, where several runs are followed.
+    label: String,
     quiet: bool,
     /// Seconds left at the pace so far; None before there is a pace.
     left: Option<f64>,
@@ -37,22 +71,17 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(quiet: bool) -> Self {
-        let bar = ProgressBar::with_draw_target(
-            None,
-            if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() },
-        );
-        let template = "{bar:28} {pos}/{len} trials · {elapsed} · {wide_msg}";
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
-        }
-        Self { bar, quiet, left: None, recall: BTreeMap::new(), distance: BTreeMap::new() }
-    }
-
     /// Shows one event.
     pub(crate) fn show(&mut self, event: RunEvent) {
         match event {
-            RunEvent::Started { trials, .. } => self.bar.set_length(trials as u64),
+            RunEvent::Started { run, .. } => self.say(&format!("run {run}")),
+            RunEvent::Planned { trials, reused } => {
+                self.bar.set_length(trials as u64);
+                if reused > 0 {
+                    self.say(&format!("{reused} of {trials} trials are in the journal already"));
+                }
+            }
+            RunEvent::Notice { line } => self.say(&line),
             RunEvent::Loaded { pack } => {
                 self.say(&format!("{} · {} layers · {}", pack.name, pack.layers.len(), pack.compute_dtype));
             }
@@ -87,7 +116,7 @@ impl Progress {
 
     fn say(&self, line: &str) {
         if !self.quiet {
-            self.bar.suspend(|| eprintln!("{line}"));
+            self.bar.suspend(|| eprintln!("{}{line}", self.label));
         }
     }
 }

@@ -6,7 +6,7 @@ mod prompts;
 pub(crate) use audit::{audit, audit_markdown};
 pub(crate) use prompts::{grid, prompts};
 
-use api::{ComparisonView, PreflightReport};
+use api::{ComparisonView, JournalledRun, Machine, PreflightReport, RunState, TargetReport};
 use evidence::{Comparison, GateReport, Scope};
 use preflight::{Change, Check, Group, Status};
 use report::{escape, tame};
@@ -36,6 +36,57 @@ fn markdown_table(header: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 pub(crate) fn preflight(report: &PreflightReport) -> String {
+    let mut out = rows(&report.checks);
+    let failing = report.checks.iter().filter(|check| check.status == Status::Fail).count();
+    let verdict =
+        if failing == 0 { "a run may start".to_owned() } else { format!("{failing} to fix before a run") };
+    let _ = writeln!(out, "{} checks in {:.2} s: {verdict}", report.checks.len(), report.seconds);
+    out
+}
+
+/// What a test of a machine found.
+pub(crate) fn target(report: &TargetReport) -> String {
+    format!("{}\n{}", tame(&report.target.to_string()), rows(&report.checks))
+}
+
+/// The machines that are known.
+pub(crate) fn machines(machines: &[Machine]) -> String {
+    let mut out = String::new();
+    for Machine { host, program, packs } in machines {
+        let packs: Vec<String> = packs.iter().map(|packs| packs.display().to_string()).collect();
+        let _ = writeln!(out, "ssh:{:<32} {} {}", tame(host), tame(program), tame(&packs.join(" ")));
+    }
+    if out.is_empty() { "no machines; add one with `kakeya-gate target add HOST`\n".into() } else { out }
+}
+
+/// Runs that can be continued.
+pub(crate) fn runs(runs: &[JournalledRun]) -> String {
+    let mut out = String::new();
+    for run in runs {
+        let ladder: Vec<String> = run.spec.ladder.iter().map(|rung| rung.0.to_string()).collect();
+        let why = match (&run.error, run.state) {
+            (Some(error), _) => error.message.clone(),
+            (None, RunState::Stopped) => "cancelled".into(),
+            (None, _) => "its process died".into(),
+        };
+        let _ = writeln!(
+            out,
+            "{}  {}/{} trials  rungs {}  n {}  {}  {}\n    {}",
+            run.id,
+            run.done,
+            run.trials,
+            ladder.join(","),
+            run.spec.n_samples,
+            tame(&run.target.to_string()),
+            tame(&run.spec.pack.display().to_string()),
+            tame(&why),
+        );
+    }
+    if out.is_empty() { "every run has ended\n".into() } else { out }
+}
+
+/// The lines of a checklist, group by group.
+fn rows(checks: &[Check]) -> String {
     let status = |check: &Check| match check.status {
         Status::Pass => "pass",
         Status::Warn => "WARN",
@@ -43,7 +94,7 @@ pub(crate) fn preflight(report: &PreflightReport) -> String {
         Status::Skipped => "skip",
     };
     let (mut out, mut group) = (String::new(), None);
-    for check in &report.checks {
+    for check in checks {
         if group.replace(check.group) != Some(check.group) {
             let _ = writeln!(out, "{}", title(check.group));
         }
@@ -61,16 +112,13 @@ pub(crate) fn preflight(report: &PreflightReport) -> String {
             let _ = writeln!(out, "        undo: --undo {}", check.id);
         }
     }
-    let failing = report.checks.iter().filter(|check| check.status == Status::Fail).count();
-    let verdict =
-        if failing == 0 { "a run may start".to_owned() } else { format!("{failing} to fix before a run") };
-    let _ = writeln!(out, "{} checks in {:.2} s: {verdict}", report.checks.len(), report.seconds);
     out
 }
 
 fn title(group: Group) -> &'static str {
     match group {
         Group::Host => "Host",
+        Group::Worker => "Worker",
         Group::Engine => "Engine",
         Group::Pack => "Model pack",
         Group::Verifier => "Verifier",

@@ -100,6 +100,7 @@ fn ask(engine: &mut Engine, sample: &Sample) -> Answer {
         prefill_chunk: RunSpec::PREFILL_CHUNK,
         seed: SEED,
         sample: 0,
+        fidelity: false,
         answer: None,
     });
     Answer {

@@ -118,6 +118,7 @@ fn trial(arm: Arm, decode: Decode, sample: &Sample, answer: Option<String>) -> T
         prefill_chunk: RunSpec::PREFILL_CHUNK,
         seed: SEED,
         sample: 0,
+        fidelity: false,
         answer,
     }
 }

@@ -116,6 +116,7 @@ fn trial(arm: Arm, decode: Decode, sample: &Sample) -> Trial {
         prefill_chunk: 512,
         seed: SEED,
         sample: 0,
+        fidelity: false,
         answer: None,
     }
 }

@@ -27,8 +27,9 @@ pub mod selftest;
 mod serve;
 pub mod tokenizer;
 mod weights;
+mod worker;
 
 pub use error::Error;
 pub use headers::Headers;
 pub use library::{inspect, self_test};
-pub use serve::{Identity, ServeError, serve};
+pub use serve::{Durable, Identity, NothingDurable, ServeError, serve};

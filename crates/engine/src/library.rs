@@ -118,6 +118,12 @@ fn cuda() -> Option<BackendInfo> {
     })
 }
 
+/// Memory of the first NVIDIA GPU that is free now, bytes; none without one.
+pub(crate) fn free_gpu_bytes() -> Option<u64> {
+    let memory = Candle::open(Device::Cuda).ok()?.device_memory()?;
+    Some(memory.total_bytes - memory.used_bytes?)
+}
+
 /// MLX; the GPU of a Mac is part of its processor and has no name of its own.
 #[cfg(any(feature = "mlx", target_os = "macos"))]
 fn mlx(cpu: &str) -> Option<BackendInfo> {

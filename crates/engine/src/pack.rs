@@ -8,12 +8,15 @@ use crate::f_theta::FTheta;
 use crate::fidelity::fidelity;
 use crate::footprint;
 use crate::gemma::Gemma;
+use crate::headers::Headers;
 use crate::noise::Noise;
 use crate::restoration::Projection;
 use crate::tokenizer::Tokenizer;
 use protocol::{
-    Arm, DeviceMemory, Fidelity, LoadedPack, Pack, Stage, Trial, TrialMemory, TrialResult, WeightFile,
+    Arm, Decode, DeviceMemory, FoundPack, LoadedPack, Pack, Stage, Trial, TrialMemory, TrialResult,
+    WeightFile,
 };
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -47,15 +50,7 @@ impl<B: Backend> Engine<B> {
         let verifier = Gemma::load(backend, &pack.verifier())?;
         let tokenizer = Tokenizer::load(&pack.verifier())?;
         let projection = projection(&pack, &verifier)?;
-        let mut read = verifier.files().to_vec();
-        // A GGUF file is both.
-        read.extend(tokenizer.files.iter().filter(|path| !verifier.files().contains(path)).cloned());
-        if let (Some(projection), Some(drafter), Some(f_theta)) =
-            (&projection, pack.drafter(), pack.f_theta())
-        {
-            read.extend([drafter.join("config.json"), f_theta.join("f_theta_config.json")]);
-            read.extend(projection.drafter.files().iter().chain(projection.f_theta.files()).cloned());
-        }
+        let read = files_of(&pack, &verifier, &tokenizer, projection.as_ref());
         let weights = read.iter().map(|path| digest(&pack, path)).collect::<Result<Vec<_>, _>>()?;
         let loaded = LoadedPack {
             name: pack.manifest.name.clone(),
@@ -64,6 +59,7 @@ impl<B: Backend> Engine<B> {
             drafter: pack.manifest.drafter.clone(),
             f_theta: pack.manifest.f_theta.clone(),
             f_theta_config: projection.as_ref().map(|projection| projection.f_theta.config.clone()),
+            digest: pack_digest(&pack, &read, &weights),
             weights,
             layers: verifier.geometry(),
             compute_dtype: "f32".into(),
@@ -117,7 +113,18 @@ impl<B: Backend> Engine<B> {
         timings.first_token_s += encoded_s;
         timings.e2e_s = start.elapsed().as_secs_f64();
         let (prompt_tokens, counters) = (prompt.len(), generation.counters);
-        let fidelity = self.fidelity(trial.arm, prompt, generation.first_logits);
+        let process_peak_bytes = footprint::peak_bytes();
+        let fidelity = match (trial.fidelity, trial.arm) {
+            (true, Arm::Oracle) => {
+                self.oracle = Some(OracleStep { prompt, logits: generation.first_logits });
+                None
+            }
+            (true, _) => {
+                let oracle = self.oracle_step(prompt, trial, cancel)?;
+                Some(fidelity(&oracle.logits, &generation.first_logits))
+            }
+            (false, _) => None,
+        };
         Ok(TrialResult {
             id: trial.id.clone(),
             arm: trial.arm,
@@ -135,7 +142,7 @@ impl<B: Backend> Engine<B> {
                 kv_forecast: generation.kv_forecast,
                 kv_full_formula: generation.kv_full,
                 kv_native_formula: generation.kv_native,
-                process_peak_bytes: footprint::peak_bytes(),
+                process_peak_bytes,
                 device,
             },
         })
@@ -143,14 +150,32 @@ impl<B: Backend> Engine<B> {
 }
 
 impl<B: Backend> Engine<B> {
-    /// Distance from the oracle if that answered the same prompt last; the oracle's own step is kept for the next arms.
-    fn fidelity(&mut self, arm: Arm, prompt: Vec<u32>, logits: Vec<f32>) -> Option<Fidelity> {
-        if arm == Arm::Oracle {
-            self.oracle = Some(OracleStep { prompt, logits });
-            return None;
-        }
-        let oracle = self.oracle.as_ref().filter(|oracle| oracle.prompt == prompt)?;
-        Some(fidelity(&oracle.logits, &logits))
+    /// The oracle's first step on `prompt`: kept from its own trial, or made now.
+    fn oracle_step(
+        &mut self,
+        prompt: Vec<u32>,
+        trial: &Trial,
+        cancel: &AtomicBool,
+    ) -> Result<&OracleStep, Error> {
+        let step = match self.oracle.take().filter(|step| step.prompt == prompt) {
+            Some(step) => step,
+            None => {
+                let settings = Settings {
+                    arm: Arm::Oracle,
+                    decode: Decode::Incremental,
+                    sink: trial.sink,
+                    window: trial.window,
+                    max_new_tokens: 1,
+                    prefill_chunk: trial.prefill_chunk,
+                    stop_tokens: &self.tokenizer.stop_tokens,
+                    forced: &[],
+                    noise: Noise { seed: trial.seed, sample: trial.sample },
+                };
+                let generation = self.models.generate(&prompt, &settings, cancel, &mut |_, _| {})?;
+                OracleStep { prompt, logits: generation.first_logits }
+            }
+        };
+        Ok(self.oracle.insert(step))
     }
 }
 
@@ -169,6 +194,76 @@ pub(crate) fn projection<B: Backend>(
     let f_theta = FTheta::load(verifier.backend(), &f_theta)?;
     f_theta.check(&drafter, verifier)?;
     Ok(Some(Projection { drafter, f_theta, embedding_scale, value_rule }))
+}
+
+/// Every file that a loaded pack was read from.
+fn files_of<B: Backend>(
+    pack: &Pack,
+    verifier: &Gemma<B>,
+    tokenizer: &Tokenizer,
+    projection: Option<&Projection<B>>,
+) -> Vec<PathBuf> {
+    let mut read = verifier.files().to_vec();
+    // A GGUF file is both.
+    read.extend(tokenizer.files.iter().filter(|path| !verifier.files().contains(path)).cloned());
+    if let (Some(projection), Some(drafter), Some(f_theta)) = (projection, pack.drafter(), pack.f_theta()) {
+        read.extend([drafter.join("config.json"), f_theta.join("f_theta_config.json")]);
+        read.extend(projection.drafter.files().iter().chain(projection.f_theta.files()).cloned());
+    }
+    read
+}
+
+/// See [`LoadedPack::digest`]. Files are named by the part that they belong to, so that the digest does not depend on where
+/// the parts lie.
+fn pack_digest(pack: &Pack, read: &[PathBuf], weights: &[WeightFile]) -> String {
+    let parts =
+        [("verifier", Some(pack.verifier())), ("drafter", pack.drafter()), ("f_theta", pack.f_theta())];
+    let named = |path: &Path| {
+        let within = |(part, folder): &(&str, Option<PathBuf>)| {
+            Some(Path::new(part).join(path.strip_prefix(folder.as_ref()?).ok()?))
+        };
+        parts.iter().find_map(within).unwrap_or_else(|| path.to_owned())
+    };
+    let files: BTreeMap<PathBuf, &str> =
+        read.iter().zip(weights).map(|(path, file)| (named(path), file.sha256.as_str())).collect();
+    let manifest = &pack.manifest;
+    let all = serde_json::json!({
+        "drafter_embedding_scale": manifest.drafter_embedding_scale,
+        "value_rule": manifest.value_rule,
+        "files": files,
+    });
+    files::sha256(all.to_string().as_bytes())
+}
+
+/// A pack by its headers and digests: what it would be once loaded, without reading a number of it.
+pub(crate) fn find(folder: &Path) -> FoundPack {
+    let problem = |name: String, error: Error| FoundPack {
+        folder: folder.to_owned(),
+        name,
+        digest: None,
+        bytes: 0,
+        problem: Some(error.to_string()),
+    };
+    let pack = match Pack::open(folder).and_then(|pack| pack.require_parts().map(|()| pack)) {
+        Ok(pack) => pack,
+        Err(error) => return problem(folder.display().to_string(), error.into()),
+    };
+    let name = pack.manifest.name.clone();
+    match described(&pack) {
+        Ok((digest, bytes)) => {
+            FoundPack { folder: folder.to_owned(), name, digest: Some(digest), bytes, problem: None }
+        }
+        Err(error) => problem(name, error),
+    }
+}
+
+fn described(pack: &Pack) -> Result<(String, u64), Error> {
+    let verifier = Gemma::load(Headers::default(), &pack.verifier())?;
+    let tokenizer = Tokenizer::load(&pack.verifier())?;
+    let projection = projection(pack, &verifier)?;
+    let read = files_of(pack, &verifier, &tokenizer, projection.as_ref());
+    let weights = read.iter().map(|path| digest(pack, path)).collect::<Result<Vec<_>, _>>()?;
+    Ok((pack_digest(pack, &read, &weights), weights.iter().map(|file| file.bytes).sum()))
 }
 
 /// The file with its digest, held against the manifest if that names one.

@@ -2,8 +2,9 @@
 
 use crate::Error;
 use crate::library::{self, Loaded};
-use protocol::{ErrorReport, Event, Hello, Host, Request, Trial};
+use protocol::{ErrorReport, Event, Hello, Host, Order, Request, Trial};
 use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +24,63 @@ pub struct Identity {
     pub dirty: bool,
 }
 
+/// What outlives a connection, and where this machine keeps things. The engine itself holds nothing but a pack.
+pub trait Durable: Send {
+    /// Folders that are packs, or hold some.
+    fn packs(&self) -> Vec<PathBuf>;
+    /// Folder of the journal.
+    fn data(&self) -> &Path;
+    /// Starts a run, or makes sure that it goes on.
+    fn start(&self, order: &Order) -> Result<(), ErrorReport>;
+    /// Ends a run.
+    fn stop(&self, run: &str) -> Result<(), ErrorReport>;
+    /// Hands number and text of each record after `after` to `tell` until that says no or the run has ended; whether
+    /// somebody still works on it. While nothing happens, `tell` is asked with none.
+    fn follow(
+        &self,
+        run: &str,
+        after: u64,
+        tell: &mut dyn FnMut(Option<(u64, String)>) -> bool,
+    ) -> Result<bool, ErrorReport>;
+}
+
+/// For an engine that serves one connection and nothing beyond it.
+#[derive(Clone, Copy, Debug)]
+pub struct NothingDurable;
+
+impl NothingDurable {
+    fn refusal() -> ErrorReport {
+        report("not-durable", "this engine keeps no runs".into(), "start the program `kakeya-gate engine`")
+    }
+}
+
+impl Durable for NothingDurable {
+    fn packs(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    fn data(&self) -> &Path {
+        Path::new(".")
+    }
+
+    fn start(&self, _: &Order) -> Result<(), ErrorReport> {
+        Err(Self::refusal())
+    }
+
+    fn stop(&self, _: &str) -> Result<(), ErrorReport> {
+        Err(Self::refusal())
+    }
+
+    fn follow(
+        &self,
+        _: &str,
+        _: u64,
+        _: &mut dyn FnMut(Option<(u64, String)>) -> bool,
+    ) -> Result<bool, ErrorReport> {
+        Err(Self::refusal())
+    }
+}
+
 /// Why serving ended early. Errors of a request are answered with an event and do not end it.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -39,6 +97,7 @@ pub fn serve(
     input: impl BufRead + Send + 'static,
     output: impl Write + Send + 'static,
     identity: Identity,
+    durable: impl Durable,
 ) -> Result<(), ServeError> {
     let output = Output { writer: Arc::new(Mutex::new(output)), dead: Arc::new(AtomicBool::new(false)) };
     let (lines, requests) = channel();
@@ -46,7 +105,7 @@ pub fn serve(
     let (stop, stopped) = channel();
     let heart = output.clone();
     let heartbeat = thread::spawn(move || beat(&heart, &stopped));
-    let mut session = Session { output, identity, greeted: false, engine: None };
+    let mut session = Session { output, identity, durable, greeted: false, engine: None };
     for line in requests {
         session.handle(line);
         if session.output.dead.load(Ordering::Relaxed) {
@@ -68,12 +127,12 @@ fn read(input: impl BufRead, lines: &Sender<Line>) -> std::io::Result<()> {
     let result = input.lines().try_for_each(|line| {
         let line = line?;
         let message = match serde_json::from_str(&line) {
-            Ok(Request::Cancel) => {
+            Ok(Request::Cancel | Request::Leave) => {
                 current.store(true, Ordering::Relaxed);
                 return Ok(());
             }
             Ok(request) => {
-                if matches!(request, Request::Trial(_)) {
+                if matches!(request, Request::Trial(_) | Request::Follow { .. }) {
                     current = Arc::new(AtomicBool::new(false));
                 }
                 Ok((request, current.clone()))
@@ -128,14 +187,15 @@ impl<W: Write> Output<W> {
     }
 }
 
-struct Session<W> {
+struct Session<W, D> {
     output: Output<W>,
     identity: Identity,
+    durable: D,
     greeted: bool,
     engine: Option<Box<dyn Loaded>>,
 }
 
-impl<W: Write> Session<W> {
+impl<W: Write, D: Durable> Session<W, D> {
     fn handle(&mut self, line: Line) {
         let event = match line {
             Err(report) => Event::Failed(report),
@@ -157,7 +217,14 @@ impl<W: Write> Session<W> {
                 Err(error) => Event::Failed(error.report()),
             },
             Ok((Request::Trial(trial), cancel)) => self.trial(trial, &cancel),
-            Ok((Request::Cancel, _)) => return,
+            Ok((Request::Worker { mut packs }, _)) => {
+                packs.extend(self.durable.packs());
+                Event::Worker(Box::new(crate::worker::worker(&packs, self.durable.data())))
+            }
+            Ok((Request::Start(order), _)) => accepted(&order.run, self.durable.start(&order)),
+            Ok((Request::Stop { run }, _)) => accepted(&run, self.durable.stop(&run)),
+            Ok((Request::Follow { run, after }, left)) => self.follow(run, after, &left),
+            Ok((Request::Cancel | Request::Leave, _)) => return,
         };
         self.output.send(&event);
     }
@@ -180,6 +247,20 @@ impl<W: Write> Session<W> {
         }
     }
 
+    fn follow(&mut self, run: String, after: u64, left: &AtomicBool) -> Event {
+        let followed = self.durable.follow(&run, after, &mut |record| {
+            if let Some((number, text)) = record {
+                let sha256 = files::sha256(text.as_bytes());
+                self.output.send(&Event::Record { number, text, sha256 });
+            }
+            !left.load(Ordering::Relaxed) && !self.output.dead.load(Ordering::Relaxed)
+        });
+        match followed {
+            Ok(alive) => Event::Left { run, alive },
+            Err(error) => Event::Failed(error),
+        }
+    }
+
     fn trial(&mut self, trial: Trial, cancel: &AtomicBool) -> Event {
         let Some(engine) = &mut self.engine else {
             return Event::Failed(report("pack-not-loaded", "no pack is loaded".into(), "send load first"));
@@ -195,6 +276,13 @@ impl<W: Write> Session<W> {
             Err(Error::Cancelled) => Event::Cancelled { id: trial.id },
             Err(error) => Event::Failed(error.report()),
         }
+    }
+}
+
+fn accepted(run: &str, outcome: Result<(), ErrorReport>) -> Event {
+    match outcome {
+        Ok(()) => Event::Accepted { run: run.to_owned() },
+        Err(error) => Event::Failed(error),
     }
 }
 

@@ -73,6 +73,7 @@ fn a_run_holds_what_was_forecast() {
         prefill_chunk: spec.prefill_chunk,
         seed: spec.seed,
         sample: 0,
+        fidelity: true,
         answer: None,
     };
     let result = engine.answer(&trial, &NEVER, &mut |_, _| ()).unwrap();

@@ -186,6 +186,7 @@ fn both_say_the_same_on_the_demo_pack() {
                     prefill_chunk: RunSpec::PREFILL_CHUNK,
                     seed: 42,
                     sample,
+                    fidelity: true,
                     answer: None,
                 };
                 let result = engine.answer(&trial, &NEVER, &mut |_, _| ()).unwrap();

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use engine::{Identity, serve};
+use engine::{Identity, NothingDurable, serve};
 use niah::{PromptVariant, Rung, Score};
 use protocol::{Arm, Backend, Decode, Device, Event, Request, Restore, TrialResult};
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write, pipe};
@@ -20,7 +20,8 @@ impl Host {
         let (input, to) = pipe().unwrap();
         let (from, output) = pipe().unwrap();
         let identity = Identity { version: "0".into(), commit: None, dirty: false };
-        let engine = thread::spawn(move || serve(BufReader::new(input), output, identity).unwrap());
+        let engine =
+            thread::spawn(move || serve(BufReader::new(input), output, identity, NothingDurable).unwrap());
         Self { to, from: BufReader::new(from).lines(), engine }
     }
 
@@ -89,6 +90,7 @@ fn trial(arm: Arm, prompt: &str) -> Request {
         prefill_chunk: 512,
         seed: 42,
         sample: 0,
+        fidelity: true,
         answer: None,
     })
 }

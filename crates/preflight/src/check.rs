@@ -25,6 +25,8 @@ pub enum Group {
     FTheta,
     /// The run that is meant.
     Specification,
+    /// A machine elsewhere.
+    Worker,
 }
 
 /// Outcome of a check.

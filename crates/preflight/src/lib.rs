@@ -16,6 +16,7 @@ mod parts;
 mod specification;
 mod tokenizer;
 mod verifier;
+pub mod worker;
 
 pub use check::{Check, Group, Status};
 pub use digests::{DigestProgress, hash};

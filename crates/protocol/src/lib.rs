@@ -15,12 +15,12 @@ pub use inspection::{
     TokenizerFacts, VerifierFacts,
 };
 pub use message::{
-    BackendInfo, DeviceMemory, ErrorReport, Event, Fidelity, Hello, Host, KvBytes, LayerCounter, LayerError,
-    LayerGeometry, LayerKind, LoadedPack, Request, RestorationCounters, Stage, StageTimings, Stop, Trial,
-    TrialMemory, TrialResult, WeightFile,
+    BackendInfo, DeviceMemory, ErrorReport, Event, Fidelity, FoundPack, Hello, Host, KvBytes, LayerCounter,
+    LayerError, LayerGeometry, LayerKind, LoadedPack, Order, Record, Request, RestorationCounters, Stage,
+    StageTimings, Stop, Trial, TrialMemory, TrialResult, WeightFile, Worker,
 };
 pub use pack::{DrafterEmbeddingScale, Pack, PackError, PackManifest, ValueRule};
 pub use spec::{Backend, Decode, Device, RunSpec, SpecError};
 
 /// Version of the messages. A host and an engine of different versions refuse each other.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;

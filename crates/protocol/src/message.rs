@@ -35,6 +35,121 @@ pub enum Request {
     Trial(Trial),
     /// Gives up the trial that is running, at the next token or layer.
     Cancel,
+    /// What this machine has for a run. Answered by [`Event::Worker`].
+    Worker {
+        /// Folders that are packs, or hold some, beside those that the machine names itself.
+        packs: Vec<PathBuf>,
+    },
+    /// Starts a run that outlives this connection, or makes sure that it goes on. Answered by [`Event::Accepted`] or
+    /// [`Event::Failed`].
+    Start(Order),
+    /// Tells the records of a run, from one on, until it has ended or [`Request::Leave`] comes: [`Event::Record`]s, then
+    /// [`Event::Left`].
+    Follow {
+        /// The run.
+        run: String,
+        /// Number of the last record that is known; 0 for none.
+        after: u64,
+    },
+    /// Follows no longer; the run goes on.
+    Leave,
+    /// Ends a run that outlives connections. Answered by [`Event::Accepted`].
+    Stop {
+        /// The run.
+        run: String,
+    },
+}
+
+/// A run that a worker carries through by itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Order {
+    /// Chosen by the host. The same one again is the same run: nothing that it has done is done again.
+    pub run: String,
+    /// What to run. Its `pack` is not looked at.
+    pub spec: RunSpec,
+    /// Digest of the pack, which is among the worker's own: packs do not travel.
+    pub pack: String,
+    /// Folders that are packs, or hold some, beside those that the worker names itself.
+    pub packs: Vec<PathBuf>,
+    /// Ids of the trials that are wanted, out of those of the specification.
+    pub trials: Vec<String>,
+}
+
+/// What a machine has for a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
+pub struct Worker {
+    /// Packs that were found, and folders that look like one and cannot be used.
+    pub packs: Vec<FoundPack>,
+    /// Main memory that is free now, bytes.
+    pub free_memory_bytes: u64,
+    /// Memory of the device that is free now, bytes; null where there is no GPU.
+    pub free_device_bytes: Option<u64>,
+    /// Free space where its journal lies, bytes; null where that cannot be told.
+    pub free_disk_bytes: Option<u64>,
+    /// What its clock says, seconds since 1970. Nothing is computed from it.
+    pub clock_s: f64,
+}
+
+/// A pack on a machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct FoundPack {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Name in its manifest.
+    pub name: String,
+    /// See [`LoadedPack::digest`]; null where it cannot be used.
+    pub digest: Option<String>,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// Why it cannot be used.
+    pub problem: Option<String>,
+}
+
+/// One entry in the account of a run that outlives connections. Numbers grow; those of past progress may be missing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum Record {
+    /// An engine is up and the pack in its memory.
+    Loaded {
+        /// Who answers.
+        hello: Box<Hello>,
+        /// The pack.
+        pack: Box<LoadedPack>,
+    },
+    /// A trial begins.
+    Started {
+        /// The trial.
+        id: String,
+    },
+    /// It goes on.
+    Progress {
+        /// What it is doing.
+        stage: Stage,
+        /// Tokens generated so far.
+        tokens: usize,
+    },
+    /// Memory of the engine process.
+    Memory {
+        /// Resident set, bytes, as the operating system reports it.
+        resident_bytes: u64,
+    },
+    /// A trial is done and in the worker's journal.
+    Done {
+        /// The trial.
+        id: String,
+        /// Its result.
+        result: Box<TrialResult>,
+    },
+    /// Something that a person should read.
+    Notice {
+        /// One line.
+        line: String,
+    },
+    /// Nothing more comes.
+    Ended {
+        /// Why it ended early; null when every trial is done.
+        error: Option<ErrorReport>,
+    },
 }
 
 /// One prompt for one arm.
@@ -62,6 +177,9 @@ pub struct Trial {
     pub seed: i64,
     /// Sample index: each sample has noise of its own.
     pub sample: usize,
+    /// Whether the distance of the first step from the oracle's is wanted. Where the oracle has not answered this prompt just
+    /// before, the engine runs it over the prompt, beside what is timed: a trial comes out the same whatever ran before it.
+    pub fidelity: bool,
     /// Text that teacher-forced decoding feeds; null in the loops that generate, which must not know it.
     pub answer: Option<String>,
 }
@@ -96,6 +214,29 @@ pub enum Event {
     Heartbeat {
         /// Resident set of the engine process now, bytes, as the operating system reports it.
         resident_bytes: u64,
+    },
+    /// What the machine has.
+    Worker(Box<Worker>),
+    /// A run that outlives connections was started, found or told to end.
+    Accepted {
+        /// The run.
+        run: String,
+    },
+    /// One record of a run that is followed.
+    Record {
+        /// Its number.
+        number: u64,
+        /// A [`Record`] as JSON, exactly as it lies in the worker's journal.
+        text: String,
+        /// SHA-256 of that text.
+        sha256: String,
+    },
+    /// The run is no longer followed.
+    Left {
+        /// The run.
+        run: String,
+        /// Whether somebody still works on it; false once it has ended, or when its process died.
+        alive: bool,
     },
     /// A request could not be carried out. The engine goes on.
     Failed(ErrorReport),
@@ -168,6 +309,9 @@ pub struct LoadedPack {
     pub f_theta_config: Option<serde_json::Value>,
     /// Every file that was read, with its digest.
     pub weights: Vec<WeightFile>,
+    /// SHA-256 over what the pack's answers depend on: the two conventions of its manifest, and path and digest of every
+    /// file, in order of paths. Two machines with the same pack see the same digest, wherever it lies.
+    pub digest: String,
     /// Geometry of each verifier layer.
     pub layers: Vec<LayerGeometry>,
     /// Number type of the arithmetic, for example `f32`.
@@ -253,8 +397,7 @@ pub struct TrialResult {
     pub timings: StageTimings,
     /// What restoration did, or the control in its place; null for oracle and sink-window.
     pub restoration: Option<RestorationCounters>,
-    /// How far the first step is from the oracle's; null for the oracle, and where it has not answered this prompt just
-    /// before.
+    /// How far the first step is from the oracle's; null for the oracle, and where that was not asked for.
     pub fidelity: Option<Fidelity>,
     /// Softmax mass, mean over heads, that the query of the first token pays to the evicted positions, layer by layer;
     /// null when nothing was evicted.

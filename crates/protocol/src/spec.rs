@@ -176,6 +176,16 @@ impl RunSpec {
         self.arms.iter().copied().find(tested)
     }
 
+    /// SHA-256 of what is asked, whoever answers: everything but pack, library and device. Runs of one specification on two
+    /// machines have the same.
+    pub fn digest(&self) -> String {
+        let mut asked = serde_json::to_value(self).unwrap_or_default();
+        if let Some(fields) = asked.as_object_mut() {
+            ["pack", "backend", "device"].iter().for_each(|field| drop(fields.remove(*field)));
+        }
+        files::sha256(asked.to_string().as_bytes())
+    }
+
     /// Trials in all: arms × samples × rungs.
     pub fn trials(&self) -> usize {
         self.arms.len() * self.n_samples * self.ladder.len()

@@ -3,6 +3,9 @@
 //! Our blocks are `provenance`, `stage_timings`, `restoration`, `fidelity`, `attention_mass` and, in `memory`, `figures` with
 //! the kind of every figure.
 
+use crate::Target;
+use crate::journal::{Answerer, Finished};
+use crate::plan::{Planned, RungPlan};
 use evidence::{MemoryKind, OverriddenCheck, dataset_digest};
 use niah::{Dataset, PromptVariant, Rung, Sample, Score, evicted};
 use protocol::{
@@ -10,18 +13,41 @@ use protocol::{
     LayerKind, LoadedPack, Restore, RunSpec, TrialMemory, TrialResult,
 };
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 /// Bytes in a gibibyte; the memory gate is 24 GiB.
 const GIB: u64 = 1 << 30;
 
+/// What was ordered.
+#[derive(Clone, Copy)]
+pub(crate) struct Order<'a> {
+    pub run: &'a str,
+    pub spec: &'a RunSpec,
+    pub target: &'a Target,
+    pub overridden: &'a [OverriddenCheck],
+}
+
 /// What a run knows beside its results.
 pub(crate) struct RunFacts<'a> {
-    pub spec: &'a RunSpec,
-    pub hello: &'a Hello,
-    pub pack: &'a LoadedPack,
-    pub overridden: &'a [OverriddenCheck],
+    pub order: Order<'a>,
+    /// Who answered; at least one.
+    pub answerers: &'a [Answerer],
     pub started: jiff::Timestamp,
     pub ended: jiff::Timestamp,
+}
+
+impl<'a> RunFacts<'a> {
+    fn spec(&self) -> &'a RunSpec {
+        self.order.spec
+    }
+
+    fn hello(&self) -> &'a Hello {
+        &self.answerers[0].hello
+    }
+
+    pub(crate) fn pack(&self) -> &'a LoadedPack {
+        &self.answerers[0].pack
+    }
 }
 
 /// Every result of one rung: samples, and one result a sample for each arm.
@@ -30,16 +56,58 @@ pub(crate) struct RungResults {
     pub dataset: Dataset,
     pub samples: Vec<Sample>,
     pub arms: Vec<(Arm, Vec<TrialResult>)>,
+    /// How many trials each answerer did, by number.
+    pub answered: Vec<usize>,
+    /// How many trials were taken over from each earlier run.
+    pub origins: BTreeMap<String, usize>,
 }
 
-/// `k3_integrated_niah_ctx70_1781130321.json`: rung and Unix second, as the reference names its files.
-pub(crate) fn file_name(rung: Rung, ended: jiff::Timestamp) -> String {
-    format!("k3_integrated_niah_ctx{}_{}.json", rung.0, ended.as_second())
+impl RungResults {
+    /// Every trial of a rung, in the order of samples.
+    pub(crate) fn of(rung: &RungPlan, spec: &RunSpec, finished: &[(&Planned, &Finished)]) -> Self {
+        let of_arm = |arm: &Arm| {
+            let mut trials: Vec<_> = finished.iter().filter(|(planned, _)| planned.arm == *arm).collect();
+            trials.sort_by_key(|(planned, _)| planned.sample);
+            (*arm, trials.into_iter().map(|(_, finished)| finished.result.clone()).collect())
+        };
+        let workers = finished.iter().map(|(_, finished)| finished.worker + 1).max().unwrap_or(0);
+        let mut answered = vec![0; workers];
+        let mut origins = BTreeMap::new();
+        for (_, finished) in finished {
+            answered[finished.worker] += 1;
+            *origins.entry(finished.origin.clone()).or_default() += 1;
+        }
+        Self {
+            rung: rung.rung,
+            dataset: rung.dataset.clone(),
+            samples: rung.samples.clone(),
+            arms: spec.arms.iter().map(of_arm).collect(),
+            answered,
+            origins,
+        }
+    }
+}
+
+/// `k3_integrated_niah_ctx70_1781130321.json`: rung and Unix second, as the reference names its files; of a target
+/// elsewhere, its name behind them.
+pub(crate) fn file_name(rung: Rung, ended: jiff::Timestamp, target: &Target) -> String {
+    format!("k3_integrated_niah_ctx{}_{}{}.json", rung.0, ended.as_second(), suffix(target))
+}
+
+/// What a target adds to the name of a file; nothing for this machine.
+pub(crate) fn suffix(target: &Target) -> String {
+    let name = match target {
+        Target::Local => return String::new(),
+        Target::Ssh(host) => host.as_str(),
+        Target::Queue(_) => "queue",
+    };
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' };
+    format!("_{}", name.chars().map(plain).take(40).collect::<String>())
 }
 
 /// The whole document.
 pub(crate) fn document(facts: &RunFacts, results: &RungResults) -> Value {
-    let mac = facts.hello.host.os.starts_with("macOS");
+    let mac = facts.hello().host.os.starts_with("macOS");
     let mut document = json!({
         "schema_version": 2,
         "kind": if mac { "k3_integrated_niah_acceptance_mac" } else { "k3_integrated_niah_acceptance" },
@@ -48,10 +116,10 @@ pub(crate) fn document(facts: &RunFacts, results: &RungResults) -> Value {
         "attention_window": attention_window(facts, results),
         "memory": memory(facts, results),
         "gate": gate(facts, results),
-        "stage_timings": per_arm(facts, results, |arm, trials| stage_rows(facts.spec, arm, trials)),
-        "restoration": where_measured(facts, results, |arm, trials| counters(facts.spec, arm, trials)),
+        "stage_timings": per_arm(facts, results, |arm, trials| stage_rows(facts.spec(), arm, trials)),
+        "restoration": where_measured(facts, results, |arm, trials| counters(facts.spec(), arm, trials)),
         "fidelity": where_measured(facts, results, fidelity),
-        "attention_mass": where_measured(facts, results, |arm, trials| attention_mass(facts.pack, arm, trials)),
+        "attention_mass": where_measured(facts, results, |arm, trials| attention_mass(facts.pack(), arm, trials)),
         "provenance": provenance(facts, results),
     });
     if mac {
@@ -84,12 +152,12 @@ pub(crate) fn arm_key(spec: &RunSpec, arm: Arm) -> String {
 }
 
 fn per_arm(facts: &RunFacts, results: &RungResults, value: impl Fn(Arm, &[TrialResult]) -> Value) -> Value {
-    let entries = results.arms.iter().map(|(arm, trials)| (arm_key(facts.spec, *arm), value(*arm, trials)));
+    let entries = results.arms.iter().map(|(arm, trials)| (arm_key(facts.spec(), *arm), value(*arm, trials)));
     Value::Object(entries.collect())
 }
 
 fn config(facts: &RunFacts, results: &RungResults, mac: bool) -> Value {
-    let (spec, pack) = (facts.spec, facts.pack);
+    let (spec, pack) = (facts.spec(), facts.pack());
     let restore = spec.system_under_test().and_then(Arm::mode);
     let controls = |arm: &&Arm| matches!(arm, Arm::NoRestoration(_) | Arm::Random(_));
     let full: Vec<usize> =
@@ -140,7 +208,7 @@ pub(crate) fn part_id(facts: &RunFacts, part: &std::path::Path) -> String {
     if part.is_absolute() {
         return part.display().to_string();
     }
-    let pack = facts.spec.pack.canonicalize().unwrap_or_else(|_| facts.spec.pack.clone());
+    let pack = facts.spec().pack.canonicalize().unwrap_or_else(|_| facts.spec().pack.clone());
     let folder = pack.file_name().map_or_else(|| "pack".into(), |name| name.to_string_lossy().into_owned());
     format!("{folder}/{}", part.display())
 }
@@ -165,7 +233,7 @@ fn arm_result(facts: &RunFacts, results: &RungResults, arm: Arm, trials: &[Trial
     let latency: Vec<f64> = trials.iter().map(|trial| trial.timings.e2e_s).collect();
     let rates: Vec<f64> = trials.iter().map(rate).collect();
     let mut value = json!({
-        "name": arm_key(facts.spec, arm),
+        "name": arm_key(facts.spec(), arm),
         "arm": arm,
         "samples_total": n,
         "samples_correct": hits,
@@ -183,7 +251,7 @@ fn arm_result(facts: &RunFacts, results: &RungResults, arm: Arm, trials: &[Trial
         "min_throughput_tokens_per_sec": rates.iter().copied().reduce(f64::min),
         "max_throughput_tokens_per_sec": rates.iter().copied().reduce(f64::max),
     });
-    if facts.spec.system_under_test() == Some(arm) {
+    if facts.spec().system_under_test() == Some(arm) {
         value["system_under_test"] = json!("restored_cross_model");
     }
     value
@@ -208,7 +276,7 @@ fn median(values: &[f64]) -> f64 {
 /// Keys that the last query of the system under test may reach. Structural, from the settings: the proof that
 /// restoration ran is in `restoration`, and what the query attends to is in `attention_mass`.
 fn attention_window(facts: &RunFacts, results: &RungResults) -> Value {
-    let spec = facts.spec;
+    let spec = facts.spec();
     let tested = results.arms.iter().find(|(arm, _)| spec.system_under_test() == Some(*arm));
     let Some((_, trials)) = tested else { return json!({ "per_config": {} }) };
     let constraint =
@@ -243,7 +311,7 @@ fn memory(facts: &RunFacts, results: &RungResults) -> Value {
     let peak = results.arms.iter().filter_map(|(_, trials)| process_peak(trials)).max();
     if let Some(bytes) = peak {
         let counted =
-            if facts.hello.host.os.contains("macOS") { "physical footprint" } else { "resident set" };
+            if facts.hello().host.os.contains("macOS") { "physical footprint" } else { "resident set" };
         let label = format!("highest {counted} of the engine process since its start");
         blocks["engine_process"] =
             json!({ "figures": [{ "label": label, "kind": MemoryKind::ProcessFootprint, "bytes": bytes }] });
@@ -256,13 +324,13 @@ fn arm_memory(facts: &RunFacts, trials: &[TrialResult]) -> Value {
     let memories = trials.iter().map(|trial| &trial.memory);
     let largest = memories.max_by_key(|memory| memory.kv_full_formula.total());
     let mut figures = largest.map_or(Vec::new(), kv_figures);
-    figures.extend(device_figures(facts.spec.backend, trials));
-    let total_bytes = match facts.spec.device {
-        Device::Cpu | Device::Metal => Some(facts.hello.host.memory_bytes),
+    figures.extend(device_figures(facts.spec().backend, trials));
+    let total_bytes = match facts.spec().device {
+        Device::Cpu | Device::Metal => Some(facts.hello().host.memory_bytes),
         Device::Cuda => device_memory(trials).map(|memory| memory.total_bytes).max(),
     };
     json!({
-        "device_kind": facts.spec.device,
+        "device_kind": facts.spec().device,
         "device_name": backend(facts).map(|info| info.device_name.as_str()),
         "device_total_bytes": total_bytes,
         "current_allocated_bytes": null,
@@ -350,10 +418,10 @@ fn gate(facts: &RunFacts, results: &RungResults) -> Value {
         Some(trials.iter().zip(&results.samples).filter(|pair| hit(*pair)).count())
     };
     let n = results.samples.len();
-    let tested = facts.spec.system_under_test();
+    let tested = facts.spec().system_under_test();
     let (cross, oracle) = (tested.and_then(hits), hits(Arm::Oracle));
     let lost = cross.zip(oracle).map(|(cross, oracle)| cross.abs_diff(oracle));
-    let peak = match facts.spec.device {
+    let peak = match facts.spec().device {
         // A Mac's GPU allocates from the main memory: what the process holds is all of it.
         Device::Cpu | Device::Metal => {
             results.arms.iter().filter_map(|(_, trials)| process_peak(trials)).max()
@@ -361,7 +429,7 @@ fn gate(facts: &RunFacts, results: &RungResults) -> Value {
         Device::Cuda => results.arms.iter().filter_map(|(_, trials)| allocator_peak(trials)).max(),
     };
     json!({
-        "architectural_correctness": tested.and_then(|arm| architecture(facts.spec, results, arm)),
+        "architectural_correctness": tested.and_then(|arm| architecture(facts.spec(), results, arm)),
         "recall_cross_model": cross.map(|hits| hits as f64 / n as f64),
         "recall_oracle": oracle.map(|hits| hits as f64 / n as f64),
         "recall_delta_vs_oracle_pp": lost.map(|lost| 100.0 * lost as f64 / n as f64),
@@ -435,7 +503,7 @@ fn where_measured(
     let entries = results
         .arms
         .iter()
-        .filter_map(|(arm, trials)| Some((arm_key(facts.spec, *arm), value(*arm, trials)?)));
+        .filter_map(|(arm, trials)| Some((arm_key(facts.spec(), *arm), value(*arm, trials)?)));
     Value::Object(entries.collect())
 }
 
@@ -535,7 +603,7 @@ fn throughput(facts: &RunFacts, results: &RungResults) -> Value {
     for (arm, trials) in &results.arms {
         let key = match arm {
             Arm::Oracle => "oracle_native_ar",
-            arm if facts.spec.system_under_test() == Some(*arm) => "k3_cross_model",
+            arm if facts.spec().system_under_test() == Some(*arm) => "k3_cross_model",
             _ => continue,
         };
         let tokens: usize = trials.iter().map(|trial| trial.tokens.len()).sum();
@@ -548,8 +616,8 @@ fn throughput(facts: &RunFacts, results: &RungResults) -> Value {
                 "tokens_per_second": tokens as f64 / wall,
                 "mean_latency_per_sample_s": wall / trials.len() as f64,
                 "timing_scope": "e2e_prefill_plus_decode",
-                "eval_mode": eval_mode(facts.spec.decode),
-                "stage_timings": stage_rows(facts.spec, *arm, trials),
+                "eval_mode": eval_mode(facts.spec().decode),
+                "stage_timings": stage_rows(facts.spec(), *arm, trials),
             }),
         );
     }
@@ -560,12 +628,16 @@ fn throughput(facts: &RunFacts, results: &RungResults) -> Value {
 
 /// What the engine says of the library and the device that the run asked for.
 fn backend<'a>(facts: &RunFacts<'a>) -> Option<&'a BackendInfo> {
-    let asked = |info: &&BackendInfo| info.backend == facts.spec.backend && info.device == facts.spec.device;
-    facts.hello.backends.iter().find(asked)
+    backend_of(facts.hello(), facts.spec())
+}
+
+fn backend_of<'a>(hello: &'a Hello, spec: &RunSpec) -> Option<&'a BackendInfo> {
+    let asked = |info: &&BackendInfo| info.backend == spec.backend && info.device == spec.device;
+    hello.backends.iter().find(asked)
 }
 
 pub(crate) fn provenance(facts: &RunFacts, results: &RungResults) -> Value {
-    let (spec, hello, pack) = (facts.spec, facts.hello, facts.pack);
+    let (spec, hello, pack) = (facts.spec(), facts.hello(), facts.pack());
     let backend = backend(facts);
     json!({
         "program": "kakeya-gate",
@@ -596,8 +668,38 @@ pub(crate) fn provenance(facts: &RunFacts, results: &RungResults) -> Value {
         "device_driver": backend.and_then(|info| info.driver.as_deref()),
         "started": facts.started,
         "ended": facts.ended,
-        "overridden_checks": facts.overridden,
+        "overridden_checks": facts.order.overridden,
+        "run": facts.order.run,
+        "target": facts.order.target,
+        "spec_sha256": spec.digest(),
+        "pack_sha256": pack.digest,
+        "workers": workers(facts, results),
+        "reused_trials": reused(facts, results),
     })
+}
+
+/// Who answered how many trials of this rung, where it was more than one.
+fn workers(facts: &RunFacts, results: &RungResults) -> Option<Vec<Value>> {
+    let row = |(answerer, trials): (&Answerer, &usize)| {
+        let info = backend_of(&answerer.hello, facts.spec());
+        json!({
+            "host": answerer.hello.host,
+            "program_version": answerer.hello.version,
+            "backend_version": info.map(|info| info.version.as_str()),
+            "device_name": info.map(|info| info.device_name.as_str()),
+            "device_driver": info.and_then(|info| info.driver.as_deref()),
+            "trials": trials,
+        })
+    };
+    let answered = facts.answerers.iter().zip(&results.answered).filter(|(_, trials)| **trials > 0);
+    let rows: Vec<Value> = answered.map(row).collect();
+    (rows.len() > 1).then_some(rows)
+}
+
+/// Trials that earlier runs measured, run by run.
+fn reused(facts: &RunFacts, results: &RungResults) -> Vec<Value> {
+    let others = results.origins.iter().filter(|(run, _)| *run != facts.order.run);
+    others.map(|(run, trials)| json!({ "run": run, "trials": trials })).collect()
 }
 
 #[cfg(test)]
@@ -658,6 +760,7 @@ mod tests {
             f_theta: Some("f_theta".into()),
             f_theta_config: None,
             weights: Vec::new(),
+            digest: "a digest".into(),
             layers: vec![layer(LayerKind::Sliding), layer(LayerKind::Sliding), layer(LayerKind::Full)],
             compute_dtype: "f32".into(),
             weights_dtype: "bf16".into(),
@@ -714,19 +817,31 @@ mod tests {
     fn written(os: &str, injected: usize) -> Value {
         let spec = spec(Decode::Incremental, 4, 64);
         let results = results(&spec, |arm, sample| trial(arm, &sample.answer, injected));
-        document(&facts(&spec, &hello(os), &pack()), &results)
+        document(&facts(&spec, &answered(&hello(os), &pack())), &results)
     }
 
     fn results(spec: &RunSpec, answer: impl Fn(Arm, &Sample) -> TrialResult) -> RungResults {
         let dataset = Rung(20).dataset(spec.seed, spec.n_samples);
         let samples: Vec<Sample> = dataset.samples().unwrap().collect();
         let of_arm = |arm: &Arm| (*arm, samples.iter().map(|sample| answer(*arm, sample)).collect());
-        RungResults { rung: Rung(20), dataset, arms: spec.arms.iter().map(of_arm).collect(), samples }
+        RungResults {
+            rung: Rung(20),
+            dataset,
+            arms: spec.arms.iter().map(of_arm).collect(),
+            samples,
+            answered: vec![spec.arms.len() * spec.n_samples],
+            origins: BTreeMap::new(),
+        }
     }
 
-    fn facts<'a>(spec: &'a RunSpec, hello: &'a Hello, pack: &'a LoadedPack) -> RunFacts<'a> {
+    fn answered(hello: &Hello, pack: &LoadedPack) -> [Answerer; 1] {
+        [Answerer { hello: hello.clone(), pack: pack.clone() }]
+    }
+
+    fn facts<'a>(spec: &'a RunSpec, answerers: &'a [Answerer]) -> RunFacts<'a> {
         let now = jiff::Timestamp::from_second(1_781_130_321).unwrap();
-        RunFacts { spec, hello, pack, overridden: &[], started: now, ended: now }
+        let order = Order { run: "a run", spec, target: &Target::Local, overridden: &[] };
+        RunFacts { order, answerers, started: now, ended: now }
     }
 
     fn arms(words: &[&str]) -> Vec<Arm> {
@@ -757,7 +872,7 @@ mod tests {
                 });
                 trial
             });
-            document(&facts(&spec, &hello, &pack()), &results)
+            document(&facts(&spec, &answered(&hello, &pack())), &results)
         };
         let told = |peak: Option<u64>| with(peak)["gate"]["memory_under_24gb"].clone();
         assert_eq!(
@@ -805,7 +920,7 @@ mod tests {
             let text =
                 |arm: Arm, sample: &Sample| if arm == blind { "".into() } else { sample.answer.clone() };
             let results = results(&spec, |arm, sample| trial(arm, &text(arm, sample), 32));
-            document(&facts(&spec, &hello, &pack), &results)
+            document(&facts(&spec, &answered(&hello, &pack)), &results)
         };
         let named = |document: &Value| {
             let findings = audited(document).findings.into_iter();
@@ -827,7 +942,7 @@ mod tests {
         for os in ["Linux", "macOS 26.1"] {
             let spec = spec(Decode::TeacherForced, 4, 64);
             let results = results(&spec, |arm, sample| trial(arm, &sample.answer, 32));
-            let named = audited(&document(&facts(&spec, &hello(os), &pack()), &results)).findings;
+            let named = audited(&document(&facts(&spec, &answered(&hello(os), &pack())), &results)).findings;
             assert_eq!(named.iter().filter(|finding| finding.code == "TEACHER_FORCED").count(), 1, "{os}");
         }
     }
@@ -842,7 +957,8 @@ mod tests {
             ..trial(arm, &sample.answer, 32)
         });
         let (hello, pack) = (hello("Linux"), pack());
-        let facts = facts(&spec, &hello, &pack);
+        let answered = answered(&hello, &pack);
+        let facts = facts(&spec, &answered);
         let mut sweep = crate::sweep::document(&facts, &results).unwrap();
         assert_eq!(
             document(&facts, &results)["gate"]["recall_cross_model"],
@@ -900,7 +1016,8 @@ mod tests {
         assert_eq!(expected_positions(&spec, &result), 0);
         let arms = vec![(Arm::Restored(Restore::S5), vec![result])];
         let dataset = Rung(20).dataset(42, 1);
-        let results = RungResults { rung: Rung(20), dataset, samples: Vec::new(), arms };
+        let (answered, origins) = (vec![1], BTreeMap::new());
+        let results = RungResults { rung: Rung(20), dataset, samples: Vec::new(), arms, answered, origins };
         assert_eq!(architecture(&spec, &results, Arm::Restored(Restore::S5)), None);
     }
 

@@ -1,13 +1,14 @@
 //! An engine process: started, spoken to, watched.
 
 use crate::RunError;
-use protocol::{ErrorReport, Event, Hello, Inspection, Request, RunSpec};
+use protocol::{ErrorReport, Event, Hello, Inspection, Request, RunSpec, Worker};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Engines beat once a second; one that is silent this long has hung.
@@ -16,6 +17,8 @@ const SILENCE: Duration = Duration::from_secs(60);
 const THREADS: &str = "RAYON_NUM_THREADS";
 /// Lines of standard error kept for the message when it dies.
 const LAST_WORDS: usize = 8;
+/// Messages that may wait: a host that is slow makes the engine wait, instead of filling its own memory.
+const WAITING: usize = 256;
 /// Longest line of a message; longer ones are no messages of ours.
 const LINE_CAP: u64 = 64 << 20;
 
@@ -33,21 +36,29 @@ pub struct Engine {
     input: Option<ChildStdin>,
     lines: Receiver<Result<Event, String>>,
     last_words: Arc<Mutex<VecDeque<String>>>,
+    errors: Option<JoinHandle<()>>,
     last_heard: Instant,
 }
 
 impl Engine {
     /// Starts the program and shakes hands: the engine, and what it says of itself.
     pub fn start(program: &EngineProgram) -> Result<(Self, Hello), RunError> {
-        let not_started = |source| RunError::NotStarted { program: program.0.clone(), source };
         let mut command = Command::new(&program.0);
-        command.arg("engine").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.arg("engine");
         // Unset, candle asks the system for the number of cores at every matrix product: a fifth of a run on the demo pack.
         if std::env::var_os(THREADS).is_none()
             && let Ok(cores) = std::thread::available_parallelism()
         {
             command.env(THREADS, cores.to_string());
         }
+        Self::start_command(command)
+    }
+
+    /// The same with any command that ends in an engine, ssh among them.
+    pub(crate) fn start_command(mut command: Command) -> Result<(Self, Hello), RunError> {
+        let program = PathBuf::from(command.get_program());
+        let not_started = |source| RunError::NotStarted { program: program.clone(), source };
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         out_of_reach_of_ctrl_c(&mut command);
         let mut child = command.spawn().map_err(not_started)?;
         let missing = || not_started(std::io::Error::other("a pipe is missing"));
@@ -59,10 +70,10 @@ impl Engine {
             child,
             input,
             lines: read_events(output),
-            last_words: Arc::clone(&last_words),
+            errors: Some(keep_last_words(errors, Arc::clone(&last_words))),
+            last_words,
             last_heard: Instant::now(),
         };
-        keep_last_words(errors, last_words);
         engine.send(&Request::Hello { protocol: protocol::VERSION })?;
         let hello = engine.wait("shaking hands", |event| match event {
             Event::Hello(hello) => Some(hello),
@@ -111,19 +122,34 @@ impl Engine {
         }
     }
 
+    /// What the machine has for a run.
+    pub(crate) fn worker(&mut self, packs: &[PathBuf]) -> Result<Worker, RunError> {
+        self.send(&Request::Worker { packs: packs.to_vec() })?;
+        self.wait("looking for packs", |event| match event {
+            Event::Worker(worker) => Some(*worker),
+            _ => None,
+        })
+    }
+
     fn lost(&mut self, doing: &str) -> RunError {
         let silent = self.last_heard.elapsed() >= SILENCE;
         if silent {
             let _ = self.child.kill();
         }
-        let how = match self.child.wait() {
+        let status = self.child.wait();
+        let code = status.as_ref().ok().and_then(ExitStatus::code);
+        let how = match status {
             _ if silent => format!("was silent for {} s and was ended", SILENCE.as_secs()),
             Ok(status) => format!("ended ({status})"),
             Err(error) => format!("ended ({error})"),
         };
+        // What it said last is still on its way.
+        if let Some(errors) = self.errors.take() {
+            let _ = errors.join();
+        }
         let words = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
         let last_words = words.iter().fold(String::new(), |all, line| format!("{all}\n  {line}"));
-        RunError::Lost { how, doing: doing.to_owned(), last_words }
+        RunError::Lost { how, code, doing: doing.to_owned(), last_words }
     }
 }
 
@@ -151,6 +177,14 @@ impl EngineProgram {
     }
 }
 
+impl EngineProgram {
+    /// The packs that an engine on this machine finds in these folders, beside the machine's own.
+    pub fn packs(&self, folders: &[PathBuf]) -> Result<Worker, RunError> {
+        let (mut engine, _) = Engine::start(self)?;
+        engine.worker(folders)
+    }
+}
+
 /// Ctrl-C in a terminal goes to the whole process group; the host decides when its engine ends.
 #[cfg(unix)]
 fn out_of_reach_of_ctrl_c(command: &mut Command) {
@@ -162,7 +196,7 @@ fn out_of_reach_of_ctrl_c(command: &mut Command) {
 fn out_of_reach_of_ctrl_c(_command: &mut Command) {}
 
 fn read_events(output: impl Read + Send + 'static) -> Receiver<Result<Event, String>> {
-    let (sender, receiver) = mpsc::channel();
+    let (sender, receiver) = mpsc::sync_channel(WAITING);
     std::thread::spawn(move || {
         let mut reader = BufReader::new(output);
         loop {
@@ -185,7 +219,10 @@ fn beginning(line: &[u8]) -> String {
     String::from_utf8_lossy(line).chars().take(200).collect()
 }
 
-fn keep_last_words(errors: impl Read + Send + 'static, words: Arc<Mutex<VecDeque<String>>>) {
+fn keep_last_words(
+    errors: impl Read + Send + 'static,
+    words: Arc<Mutex<VecDeque<String>>>,
+) -> JoinHandle<()> {
     std::thread::spawn(move || {
         for line in BufReader::new(errors).lines().map_while(Result::ok) {
             let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
@@ -194,5 +231,5 @@ fn keep_last_words(errors: impl Read + Send + 'static, words: Arc<Mutex<VecDeque
             }
             words.push_back(line.chars().take(300).collect());
         }
-    });
+    })
 }

@@ -1,11 +1,14 @@
 //! What can end a run early.
 
+use crate::journal::JournalError;
+use crate::ssh::SshError;
 use files::FileError;
 use niah::DatasetError;
 use protocol::{ErrorReport, SpecError};
 use std::path::PathBuf;
 
-/// A run that ended before its last trial. Evidence of rungs that were complete has been written; nothing else has.
+/// A run that ended before its last trial. What was finished is in the journal, and evidence of rungs that were complete
+/// has been written.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The specification does not hold together.
@@ -27,6 +30,8 @@ pub enum RunError {
     Lost {
         /// How it ended: exit status, signal or silence.
         how: String,
+        /// Its exit code, if it ended by itself.
+        code: Option<i32>,
         /// What it was doing.
         doing: String,
         /// The end of its standard error, if it left any.
@@ -41,14 +46,73 @@ pub enum RunError {
     /// A file could not be written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// The journal cannot be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Another process works on the run.
+    #[error("another process works on the run {0}")]
+    Busy(String),
+    /// Nobody answered some trials, and nobody said why.
+    #[error("{missing} trials were not answered")]
+    Incomplete {
+        /// How many.
+        missing: usize,
+    },
+    /// The worker behind ssh could not be used.
+    #[error(transparent)]
+    Ssh(#[from] SshError),
+    /// The queue could not be used.
+    #[error("the queue {url}: {reason}")]
+    Queue {
+        /// Its address.
+        url: String,
+        /// What happened.
+        reason: String,
+    },
+    /// Nobody could answer a trial on the queue.
+    #[error(
+        "{trials} trials were given up by the queue after {deliveries} deliveries each; the first: {first}"
+    )]
+    DeadLetters {
+        /// How many.
+        trials: usize,
+        /// How often each was handed out.
+        deliveries: usize,
+        /// What the last worker said of the first of them.
+        first: String,
+    },
+    /// No pack with that digest is where it is needed.
+    #[error("{place} has no pack {pack}; it has {found}")]
+    NoPack {
+        /// Whose packs were looked at.
+        place: String,
+        /// The pack that was asked for.
+        pack: String,
+        /// Those that are there.
+        found: String,
+    },
+    /// Shards that do not make one run.
+    #[error("{path}: {reason}", path = path.display())]
+    Shards {
+        /// The file.
+        path: PathBuf,
+        /// Why it does not fit.
+        reason: String,
+    },
     /// The user cancelled.
-    #[error("cancelled; evidence of rungs that were complete is kept")]
+    #[error("cancelled; what was finished is kept")]
     Cancelled,
 }
 
 impl From<RunError> for ErrorReport {
     fn from(error: RunError) -> Self {
-        let (code, hint) = match &error {
+        Self::from(&error)
+    }
+}
+
+impl From<&RunError> for ErrorReport {
+    fn from(error: &RunError) -> Self {
+        let (code, hint) = match error {
             RunError::Engine(report) => return report.clone(),
             RunError::Spec(_) | RunError::Dataset(_) => ("bad-spec", "correct the setting and start again"),
             RunError::NotStarted { .. } => (
@@ -60,7 +124,29 @@ impl From<RunError> for ErrorReport {
             }
             RunError::Garbled(_) => ("engine-garbled", "use an engine of the same version as this program"),
             RunError::File(_) => ("file", "check the folder's permissions and free space"),
-            RunError::Cancelled => ("cancelled", "start the run again when it suits you"),
+            RunError::Journal(error) if error.is_full() => (
+                "disk-full",
+                "free some space, then continue the run with --resume; nothing that was finished is lost",
+            ),
+            RunError::Journal(_) => {
+                ("journal", "check the data folder's permissions, or name another one in KAKEYA_GATE_DATA")
+            }
+            RunError::Busy(_) => ("run-busy", "wait for it, or stop it where it was started"),
+            RunError::Incomplete { .. } => ("run-incomplete", "continue the run with --resume"),
+            RunError::Ssh(error) => (error.code(), error.hint()),
+            RunError::Queue { .. } => (
+                "queue",
+                "check that the server runs with JetStream, its address, and the credentials; then continue with --resume",
+            ),
+            RunError::DeadLetters { .. } => {
+                ("dead-letters", "look at the workers' logs, then continue the run with --resume")
+            }
+            RunError::NoPack { .. } => (
+                "pack-not-there",
+                "copy the pack into one of the packs folders there; packs do not travel by themselves",
+            ),
+            RunError::Shards { .. } => ("shards", "give every shard of one run, each once"),
+            RunError::Cancelled => ("cancelled", "continue the run with --resume when it suits you"),
         };
         Self { code: code.into(), message: error.to_string(), hint: hint.into() }
     }

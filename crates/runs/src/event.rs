@@ -1,5 +1,6 @@
 //! What a run tells whoever watches it.
 
+use crate::Target;
 use protocol::{Arm, Fidelity, LoadedPack, Stage};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -9,9 +10,13 @@ use ts_rs::TS;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, TS)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum RunEvent {
-    /// The engine answered; loading begins.
+    /// The run is in the journal; its target is being reached.
     Started {
-        /// Trials in all.
+        /// Id of the run.
+        run: String,
+        /// Where it happens.
+        target: Target,
+        /// Trials of the specification.
         trials: usize,
         /// Rungs, in padding lines.
         rungs: Vec<u32>,
@@ -19,6 +24,13 @@ pub enum RunEvent {
         arms: Vec<Arm>,
         /// Samples a rung.
         n_samples: usize,
+    },
+    /// It is known what there is to do.
+    Planned {
+        /// Trials of this run.
+        trials: usize,
+        /// How many of them the journal had already.
+        reused: usize,
     },
     /// The pack is in memory.
     Loaded {
@@ -55,8 +67,10 @@ pub enum RunEvent {
         recall: ArmRecall,
         /// Trials done so far.
         done: usize,
-        /// Seconds left at the pace so far (mean seconds a trial × trials left); null before the first rung has a pace.
+        /// Seconds left at the pace so far (mean seconds a trial × trials left); null before there is a pace.
         remaining_s: Option<f64>,
+        /// Whether the journal had it, from an earlier sitting or another run.
+        reused: bool,
     },
     /// Memory of the engine process, about once a second.
     Memory {
@@ -64,6 +78,11 @@ pub enum RunEvent {
         at_s: f64,
         /// Resident set, bytes, as the operating system reports it.
         resident_bytes: u64,
+    },
+    /// Something that a person should read: an engine that was started again, a connection that was lost.
+    Notice {
+        /// One line.
+        line: String,
     },
     /// A rung is complete and its evidence files written.
     RungDone {

@@ -1,15 +1,35 @@
-//! Runs: an engine process supervised, trial after trial, until every rung has its evidence file.
+//! Runs: trial after trial, wherever they are answered, until every rung has its evidence file.
 //!
-//! `RunSpec → engine events → evidence`. The engine is a child process; its death ends the run, never the host.
+//! `RunSpec → plan → target → journal → evidence`. A target answers trials: an engine that is a child process here, a worker
+//! behind ssh, whoever takes them from a queue. Each finished trial is in the journal before anybody is told of it, so a run
+//! goes on after the death of any process where it stopped; evidence is made from the journal alone.
 
 mod assemble;
+mod book;
+pub mod durable;
 mod engine;
 mod error;
 mod event;
+mod journal;
+mod local;
+mod pack;
+mod plan;
+pub mod queue;
 mod run;
+mod shard;
+mod shards;
+pub mod ssh;
 mod sweep;
+mod target;
 
 pub use engine::{Engine, EngineProgram};
 pub use error::RunError;
 pub use event::{ArmRecall, RestoredBrief, RunEvent, TrialOutcome};
-pub use run::{Cancel, Run};
+pub use journal::{Journal, JournalError, JournalledRun, RunState};
+pub(crate) use pack::{digest_of, find_pack};
+pub use pack::{named_digest, own_packs};
+pub use plan::Build;
+pub use run::{Begin, Cancel, Run, unfinished};
+pub use shard::{Shard, ShardError};
+pub use shards::{KIND as SHARD_KIND, merge};
+pub use target::{Target, TargetError};

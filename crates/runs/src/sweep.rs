@@ -3,14 +3,15 @@
 //! The reference's kind `k3_s6_fidelity_recall_sweep` (same keys, same meaning), plus what it lacks: the samples behind the
 //! error, the texts behind the recall, the oracle.
 
-use crate::assemble::{RunFacts, RungResults, part_id, provenance};
+use crate::Target;
+use crate::assemble::{RunFacts, RungResults, part_id, provenance, suffix};
 use niah::{Rung, Sample, Score};
 use protocol::{Alpha, Arm, LayerError, LayerKind, Restore, TrialResult};
 use serde_json::{Value, json};
 
 /// As the reference names it, with our rung and Unix second.
-pub(crate) fn file_name(rung: Rung, ended: jiff::Timestamp) -> String {
-    format!("k3_s6_fidelity_recall_sweep_ctx{}_{}.json", rung.0, ended.as_second())
+pub(crate) fn file_name(rung: Rung, ended: jiff::Timestamp, target: &Target) -> String {
+    format!("k3_s6_fidelity_recall_sweep_ctx{}_{}{}.json", rung.0, ended.as_second(), suffix(target))
 }
 
 /// The document; none without mixtures.
@@ -31,12 +32,12 @@ pub(crate) fn document(facts: &RunFacts, results: &RungResults) -> Option<Value>
         row
     };
     let oracle = results.arms.iter().find(|(arm, _)| *arm == Arm::Oracle);
-    let spec = facts.spec;
+    let spec = facts.order.spec;
     Some(json!({
         "schema_version": 1,
         "kind": "k3_s6_fidelity_recall_sweep",
         "config": {
-            "f_theta_dir": facts.pack.f_theta.as_ref().map(|path| part_id(facts, path)),
+            "f_theta_dir": facts.pack().f_theta.as_ref().map(|path| part_id(facts, path)),
             "n_samples": spec.n_samples,
             "sink_size": spec.sink,
             "window_size": spec.window,
@@ -71,7 +72,7 @@ fn mixture((arm, trials): &(Arm, Vec<TrialResult>)) -> Option<(Alpha, &[TrialRes
 }
 
 fn kind(facts: &RunFacts, layer: usize) -> Option<LayerKind> {
-    facts.pack.layers.get(layer).map(|layer| layer.kind)
+    facts.pack().layers.get(layer).map(|layer| layer.kind)
 }
 
 /// Squared error over squared norm of the layers that are `wanted`; none where there is nothing to divide by.

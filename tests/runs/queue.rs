@@ -1,0 +1,157 @@
+//! Trials over a real nats-server on loopback.
+
+use crate::evidence::{files, is_whole, read, timeless};
+use crate::place::{PROGRAM, Place, demo_pack, demo_run, text};
+use crate::processes::{Server, descendants, free_port, installed, listening, signal, until};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+pub struct Nats {
+    pub server: Server,
+    program: PathBuf,
+    config: PathBuf,
+    port: u16,
+}
+
+impl Nats {
+    /// Starts a server of the place's own; none where it is not installed.
+    pub fn start(place: &Place, more: &str) -> Option<Self> {
+        let program = installed("nats-server")?;
+        let (port, config) = (free_port(), place.path("nats.conf"));
+        let store = place.path("nats");
+        let text = format!(
+            "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\", sync_interval: always }}\n{more}\n",
+            store.display()
+        );
+        fs::write(&config, text).unwrap();
+        let server = serve(&program, &config, port);
+        Some(Self { server, program, config, port })
+    }
+
+    pub fn kill(&mut self) {
+        signal("-KILL", self.server.0.id());
+        self.server.0.wait().unwrap();
+    }
+
+    pub fn restart(&mut self) {
+        self.server = serve(&self.program, &self.config, self.port);
+    }
+
+    pub fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    pub fn target(&self) -> String {
+        format!("queue:{}", self.url())
+    }
+}
+
+fn serve(program: &Path, config: &Path, port: u16) -> Server {
+    let mut command = Command::new(program);
+    command.arg("-c").arg(config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let server = Server(command.spawn().unwrap());
+    listening(port);
+    server
+}
+
+/// A machine of its own that takes trials.
+pub fn worker(place: &Place, name: &str, url: &str, program: &Path) -> Server {
+    let mut command = Command::new(PROGRAM);
+    command
+        .args(["worker", "--nats", url, "--packs"])
+        .arg(demo_pack())
+        .envs(place.environment.iter().cloned());
+    command
+        .env("KAKEYA_GATE_DATA", place.path(name))
+        .env("KAKEYA_GATE_PROGRAM", program)
+        .stdin(Stdio::null());
+    command.stderr(fs::File::create(place.path(&format!("{name}.log"))).unwrap());
+    Server(command.spawn().unwrap())
+}
+
+/// Trials that the worker of that name has measured.
+fn measured(place: &Place, name: &str) -> u64 {
+    let count = |db: rusqlite::Connection| db.query_row("select count(*) from trial", [], |row| row.get(0));
+    rusqlite::Connection::open(place.path(name).join("journal.sqlite")).and_then(count).unwrap_or(0)
+}
+
+#[test]
+fn two_workers_share_a_run_and_each_trial_is_measured_once() {
+    let (place, whole, pack) = (Place::new(), Place::new(), demo_pack());
+    let Some(nats) = Nats::start(&place, "") else { return };
+    let workers = ["one", "two"].map(|name| worker(&place, name, &nats.url(), Path::new(PROGRAM)));
+    let (pack, target) = (pack.to_str().unwrap(), nats.target());
+    place.succeed(&demo_run(pack, "20", &["--target", &target]));
+    whole.succeed(&demo_run(pack, "20", &[]));
+    let ours = files(&place.out());
+    let (here, there) = (timeless(&files(&whole.out())[0]), timeless(&ours[0]));
+    assert_eq!(there["results"], here["results"]);
+    assert_eq!(there["restoration"], here["restoration"]);
+    assert_eq!(there["fidelity"], here["fidelity"]);
+    is_whole(&read(&ours[0]), 3, 20);
+    assert!(ours[0].to_str().unwrap().ends_with("_queue.json"));
+    assert_eq!(measured(&place, "one") + measured(&place, "two"), 60);
+    drop(workers);
+}
+
+#[test]
+fn a_worker_that_falls_silent_loses_its_trial_to_another() {
+    let (place, pack) = (Place::new(), demo_pack());
+    let Some(nats) = Nats::start(&place, "") else { return };
+    let silent = worker(&place, "silent", &nats.url(), Path::new(PROGRAM));
+    let target = nats.target();
+    let mut child = place.start(&demo_run(pack.to_str().unwrap(), "40", &["--target", &target]));
+    until("the worker works", || (measured(&place, "silent") >= 3).then_some(()));
+    let all: Vec<u32> = descendants(silent.0.id()).into_iter().chain([silent.0.id()]).collect();
+    all.iter().for_each(|process| assert!(signal("-STOP", *process)));
+    let other = worker(&place, "other", &nats.url(), Path::new(PROGRAM));
+    assert!(child.wait().unwrap().success());
+    is_whole(&read(&files(&place.out())[0]), 3, 40);
+    all.iter().for_each(|process| drop(signal("-CONT", *process)));
+    drop((silent, other));
+}
+
+#[test]
+fn what_nobody_can_answer_is_given_up_and_a_later_try_may_succeed() {
+    let (place, pack) = (Place::new(), demo_pack());
+    let Some(nats) = Nats::start(&place, "") else { return };
+    // An engine that greets and loads, and whose input ends before the first trial.
+    let broken = place.path("broken");
+    fs::write(&broken, format!("#!/bin/sh\nhead -n 2 | '{PROGRAM}' engine\n")).unwrap();
+    Command::new("chmod").arg("755").arg(&broken).status().unwrap();
+    let worker_of = |name: &str, program: &Path| worker(&place, name, &nats.url(), program);
+    let bad = worker_of("bad", &broken);
+    let (pack, target) = (pack.to_str().unwrap(), nats.target());
+    let said = place.fail(&demo_run(pack, "1", &["--target", &target]));
+    assert!(said.contains("3 trials were given up by the queue after 5 deliveries each"), "{said}");
+    drop(bad);
+    let good = worker_of("good", Path::new(PROGRAM));
+    place.succeed(&demo_run(pack, "1", &["--target", &target, "--resume"]));
+    is_whole(&read(&files(&place.out())[0]), 3, 1);
+    drop(good);
+}
+
+#[test]
+fn a_queue_without_workers_says_so_and_credentials_come_from_the_users_context() {
+    let (mut place, pack) = (Place::new(), demo_pack());
+    let users = "authorization { users: [ { user: \"gate\", password: \"secret\" } ] }";
+    let Some(nats) = Nats::start(&place, users) else { return };
+    let (pack, target) = (pack.to_str().unwrap(), nats.target());
+    let said = place.fail(&demo_run(pack, "1", &["--target", &target]));
+    assert!(said.contains("the queue") && said.contains("uthorization"), "{said}");
+    let contexts = place.path("config/nats/context");
+    fs::create_dir_all(&contexts).unwrap();
+    let context = serde_json::json!({ "url": nats.url(), "user": "gate", "password": "secret" });
+    fs::write(contexts.join("lab.json"), context.to_string()).unwrap();
+    place.environment.push(("XDG_CONFIG_HOME", place.path("config")));
+    let child = place.command(&demo_run(pack, "1", &["--target", "queue:lab"])).spawn().unwrap();
+    // It says after five seconds that nobody is there.
+    std::thread::sleep(std::time::Duration::from_secs(8));
+    let worker = worker(&place, "one", "lab", Path::new(PROGRAM));
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("nobody takes trials for program"), "{said}");
+    drop(worker);
+}
