@@ -122,7 +122,11 @@ impl Link {
         let (address, options) = runtime.block_on(options(url)).map_err(&wrong)?;
         let client = runtime.block_on(options.connection_timeout(PATIENCE).connect(&address));
         let client = client.map_err(|e| wrong(e.to_string()))?;
-        let context = jetstream::new(client.clone());
+        let context = {
+            // It starts a task of its own.
+            let _inside = runtime.enter();
+            jetstream::new(client.clone())
+        };
         let link = Self { url: url.to_owned(), runtime, client, context };
         let streams = [
             (TRIALS, vec!["kakeya.trials.*.*".to_owned()], RetentionPolicy::WorkQueue, Duration::ZERO),
