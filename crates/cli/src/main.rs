@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         Command::Gate(args) => commands::gate(&args),
         Command::Report(args) => commands::report(&args),
         Command::Selftest(args) => commands::selftest(&args),
+        Command::Serve(args) => commands::serve(&args),
         Command::Engine => commands::engine(),
     };
     outcome.unwrap_or_else(|error| commands::complain(&error))
