@@ -20,13 +20,14 @@ pub(crate) fn evidence(app: &AppHandle) -> Vec<PathBuf> {
     chosen.unwrap_or_default().into_iter().filter_map(|file| file.into_path().ok()).collect()
 }
 
-/// Where a report goes, or None when the user changes their mind. Blocks until they answer.
-pub(crate) fn report(app: &AppHandle) -> Option<PathBuf> {
+/// Where a file of this name goes, or None when the user changes their mind. Blocks until they answer.
+pub(crate) fn place(app: &AppHandle, name: &str) -> Option<PathBuf> {
     if let Some(answer) = std::env::var_os(TEST_SAVE_PATH) {
         return Some(PathBuf::from(answer));
     }
-    let dialog = app.dialog().file().set_title("Export the gate report").set_file_name("gate-report.html");
-    path(dialog.add_filter("HTML", &["html"]).add_filter("Markdown", &["md"]).blocking_save_file())
+    let dialog = app.dialog().file().set_title("Save").set_file_name(name);
+    let ending = name.rsplit('.').next().unwrap_or_default();
+    path(dialog.add_filter(ending.to_uppercase(), &[ending]).blocking_save_file())
 }
 
 fn path(answer: Option<FilePath>) -> Option<PathBuf> {

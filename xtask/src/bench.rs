@@ -27,7 +27,10 @@ const THREADS: &str = "2";
 
 /// What a trial costs beyond its engine.
 pub(crate) fn runs() -> Result<(), Error> {
-    run(&mut command("cargo", &["build", "--workspace", "--example", "overhead", "--example", "idle_engine"]))?;
+    run(&mut command(
+        "cargo",
+        &["build", "--workspace", "--example", "overhead", "--example", "idle_engine"],
+    ))?;
     let mut overhead = command(place::built("examples/overhead")?, &[]);
     overhead.arg(place::built("examples/idle_engine")?);
     match installed("nats-server") {

@@ -2,7 +2,8 @@
 
 use crate::ErrorReport;
 use crate::evidence_view::{ComparisonView, unreadable};
-use evidence::{Comparison, FileDocument, ReadError, Scan, shown_path};
+use evidence::{Audit, Comparison, FileDocument, GateReport, ReadError, Scan, shown_path};
+use report::SignOff;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -56,6 +57,48 @@ impl From<&ComparisonView> for CompareDocument {
         Self {
             files: view.audits.iter().map(FileDocument::from).collect(),
             comparisons: view.comparisons.clone(),
+        }
+    }
+}
+
+/// A gate report, `.json`: what the pages show, for programs.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ReportDocument {
+    /// Name of the reviewer; empty when nobody signed.
+    pub reviewer: String,
+    /// Notes of the reviewer.
+    pub notes: String,
+    /// When the report was made, with its time zone.
+    pub generated_at: String,
+    /// Version of the program that made it.
+    pub program_version: String,
+    /// Files that the demonstration pack wrote: they say nothing of a release model.
+    pub demo_files: Vec<String>,
+    /// The verdicts and the policy that decided.
+    pub gate: GateReport,
+    /// The files, with their digests and findings; the first is the baseline.
+    pub files: Vec<FileDocument>,
+    /// Every other file against the baseline.
+    pub comparisons: Vec<Comparison>,
+}
+
+impl ReportDocument {
+    pub(crate) fn new(
+        audits: &[Audit],
+        comparisons: Vec<Comparison>,
+        gate: GateReport,
+        sign_off: SignOff,
+    ) -> Self {
+        let demo = audits.iter().filter(|audit| audit.is_demo());
+        Self {
+            reviewer: sign_off.reviewer,
+            notes: sign_off.notes,
+            generated_at: sign_off.generated_at,
+            program_version: sign_off.program_version,
+            demo_files: demo.map(|audit| shown_path(&audit.path)).collect(),
+            gate,
+            files: audits.iter().map(FileDocument::from).collect(),
+            comparisons,
         }
     }
 }

@@ -1,11 +1,17 @@
 //! Evidence as front ends show it.
 
 use crate::{ErrorReport, error};
-use evidence::{Audit, Comparison, GateReport, Place, Policy, ReadError, Scan, Severity, Verdict};
-use report::{Block, GateDocument, SignOff};
+use evidence::{
+    Audit, Comparison, GateReport, NeedlePrompt, Place, Policy, ReadError, Scan, Severity, Verdict,
+};
+use report::{Block, Cell, Chart, GateDocument, SignOff};
 use serde::Serialize;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use ts_rs::TS;
+
+/// A text whose lines are longer than this on average was not laid out to be read.
+const LONG_LINE: usize = 400;
 
 /// One line of the evidence list.
 #[derive(Clone, Debug, PartialEq, Serialize, TS)]
@@ -48,17 +54,15 @@ pub struct EvidenceList {
 pub struct EvidenceDetail {
     /// Everything the audit knows.
     pub audit: Audit,
-    /// The document, indented.
+    /// The file's text; indented when it is written in one line.
     pub raw: String,
-}
-
-/// One chart, as SVG documents for a light and a dark ground.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, TS)]
-pub struct Chart {
-    /// On a light ground.
-    pub light: String,
-    /// On a dark ground.
-    pub dark: String,
+    /// The line of `raw` to which each finding points, from 1.
+    pub lines: Vec<usize>,
+    /// The regenerated prompts; empty when no dataset can be made from the recorded bounds.
+    pub prompts: Vec<NeedlePrompt>,
+    /// `/config` as stored, by key.
+    #[ts(type = "Array<[string, unknown]>")]
+    pub config: Vec<(String, Value)>,
 }
 
 /// Files side by side, with their charts.
@@ -68,10 +72,30 @@ pub struct ComparisonView {
     pub audits: Vec<Audit>,
     /// Every other file against the baseline.
     pub comparisons: Vec<Comparison>,
-    /// Recall by rung, with intervals.
-    pub recall: Chart,
-    /// Recall delta against the oracle, with the 5 pp band.
-    pub deltas: Chart,
+    /// Recall by rung, with intervals; recall delta against the oracle; memory; throughput.
+    pub charts: Vec<FigureView>,
+}
+
+/// A chart with the table that holds its figures.
+#[derive(Clone, Debug, PartialEq, Serialize, TS)]
+pub struct FigureView {
+    /// Which: the section of the report that it stands in.
+    pub id: &'static str,
+    /// The chart.
+    pub chart: Chart,
+    /// Heads of its columns.
+    pub columns: Vec<String>,
+    /// Its rows.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// Recall by depth and length.
+#[derive(Clone, Debug, PartialEq, Serialize, TS)]
+pub struct GridView {
+    /// The heat map.
+    pub figure: FigureView,
+    /// Files that are not counted, because another one holds the same samples of the same system.
+    pub left_out: Vec<PathBuf>,
 }
 
 /// Every evidence file below the given paths; none at all is an error.
@@ -91,7 +115,7 @@ pub fn load(paths: &[PathBuf]) -> Result<Vec<Audit>, ErrorReport> {
     whole(evidence::scan(&find_evidence(paths)?, || {}))
 }
 
-fn whole(scan: Scan) -> Result<Vec<Audit>, ErrorReport> {
+pub(crate) fn whole(scan: Scan) -> Result<Vec<Audit>, ErrorReport> {
     match scan.unreadable.into_iter().next() {
         Some(problem) => Err(unreadable(&problem)),
         None => Ok(scan.audits),
@@ -109,16 +133,7 @@ pub fn unreadable(problem: &ReadError) -> ErrorReport {
     error::report("unreadable-evidence", problem, hint)
 }
 
-/// Audits every file below the given paths. Files that cannot be read are listed, they do not hide the others.
-pub fn list_evidence(paths: &[PathBuf]) -> EvidenceList {
-    let scan = evidence::scan(&evidence::find(paths), || {});
-    EvidenceList {
-        rows: scan.audits.iter().map(row).collect(),
-        problems: scan.unreadable.iter().map(unreadable).collect(),
-    }
-}
-
-fn row(audit: &Audit) -> EvidenceRow {
+pub(crate) fn looked_row(audit: &Audit) -> EvidenceRow {
     let hits = |arm: Option<&evidence::Arm>| arm.map(|arm| format!("{}/{}", arm.hits, arm.n));
     let count = |severity| audit.findings.iter().filter(|finding| finding.severity == severity).count();
     EvidenceRow {
@@ -136,47 +151,96 @@ fn row(audit: &Audit) -> EvidenceRow {
     }
 }
 
-/// One file in full, audited beside its neighbours: every file below the given paths.
-pub fn evidence_detail(path: &Path, neighbours: &[PathBuf]) -> Result<EvidenceDetail, ErrorReport> {
-    let mut places = evidence::find(neighbours);
-    let place = places.iter().find(|place| place.path == path).cloned().unwrap_or_else(|| path.into());
-    let file = evidence::read(&place).map_err(|problem| unreadable(&problem))?;
-    let raw = serde_json::to_string_pretty(&file.value)
-        .map_err(|e| error::report("unreadable-evidence", e, "copy the file again"))?;
-    if !places.contains(&place) {
-        places.push(place);
+/// One file in full. A file that is no longer the one that was audited is an error.
+pub(crate) fn detail(audit: Audit) -> Result<EvidenceDetail, ErrorReport> {
+    let bytes = files::read_capped(&audit.path, evidence::CAP)
+        .map_err(|problem| unreadable(&ReadError::File(problem)))?;
+    let file = evidence::File::parse(audit.path.as_path().into(), &bytes).map_err(|e| unreadable(&e))?;
+    if file.sha256 != audit.sha256 {
+        let message = format!("{} has changed since the list was read", audit.path.display());
+        return Err(error::report("evidence-changed", message, "read the list again"));
     }
-    let audit = evidence::scan(&places, || {}).audits.into_iter().find(|audit| audit.path == path);
-    audit.map(|audit| EvidenceDetail { audit, raw }).ok_or_else(|| {
-        let message = format!("{} changed while it was read", path.display());
-        error::report("unreadable-evidence", message, "open it again")
-    })
+    let raw = laid_out(&bytes, &file.value)?;
+    let lines = audit.findings.iter().map(|finding| evidence::locate(&raw, &finding.pointer).line).collect();
+    let prompts = audit.niah.as_ref().map(evidence::Niah::prompts).unwrap_or_default();
+    let config = file.value.get("config").and_then(Value::as_object).cloned().unwrap_or_default();
+    Ok(EvidenceDetail { audit, raw, lines, prompts, config: config.into_iter().collect() })
+}
+
+/// The text as it lies in the file; what was written in a few long lines is laid out anew.
+fn laid_out(bytes: &[u8], value: &Value) -> Result<String, ErrorReport> {
+    let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
+    if bytes.len() < LONG_LINE * (lines + 1) {
+        return Ok(String::from_utf8_lossy(bytes).into_owned());
+    }
+    serde_json::to_string_pretty(value)
+        .map_err(|e| error::report("unreadable-evidence", e, "copy the file again"))
+}
+
+/// The baseline in front, every other file once behind it.
+pub(crate) fn baseline_first(paths: &[PathBuf], baseline: &Path) -> Vec<PathBuf> {
+    let others = paths.iter().filter(|path| *path != baseline).cloned();
+    std::iter::once(baseline.to_owned()).chain(others).collect()
 }
 
 /// Audits of all files, and every other file against the baseline (default: the first).
 pub fn compare(paths: &[PathBuf], baseline: Option<&Path>) -> Result<ComparisonView, ErrorReport> {
-    let mut paths: Vec<PathBuf> = paths.to_vec();
-    if let Some(baseline) = baseline {
-        paths.retain(|path| path != baseline);
-        paths.insert(0, baseline.to_owned());
-    }
+    let paths = baseline.map_or_else(|| paths.to_vec(), |baseline| baseline_first(paths, baseline));
     let places: Vec<Place> = paths.iter().map(|path| path.as_path().into()).collect();
-    let audits = whole(evidence::scan(&places, || {}))?;
+    comparison(whole(evidence::scan(&places, || {}))?)
+}
+
+/// Audits, baseline first, laid side by side.
+pub(crate) fn comparison(audits: Vec<Audit>) -> Result<ComparisonView, ErrorReport> {
     let comparisons = compare_all(&audits);
     let gate = evidence::gate(&audits, &Policy::built_in());
     let document = GateDocument::new(&audits, &comparisons, &gate, SignOff::default()).map_err(not_drawn)?;
-    let (recall, deltas) = (chart(&document, "recall"), chart(&document, "delta"));
-    Ok(ComparisonView { audits, comparisons, recall, deltas })
+    let charts = ["recall", "delta", "memory", "throughput"];
+    let charts = charts.into_iter().filter_map(|section| figure(&document, section)).collect();
+    Ok(ComparisonView { audits, comparisons, charts })
 }
 
-/// The chart of one section of the report: window and report show the same one.
-fn chart(document: &GateDocument, section: &str) -> Chart {
-    let blocks = document.sections.iter().filter(|part| part.id == section).flat_map(|part| &part.blocks);
-    let mut charts = blocks.filter_map(|block| match block {
-        Block::Chart { light, dark } => Some(Chart { light: light.clone(), dark: dark.clone() }),
+/// The chart of one section of the report, and the figures of all its tables: window and report show the same ones.
+fn figure(document: &GateDocument, id: &'static str) -> Option<FigureView> {
+    let section = document.sections.iter().find(|section| section.id == id)?;
+    let chart = section.blocks.iter().find_map(|block| match block {
+        Block::Chart(chart) => Some(chart.clone()),
+        _ => None,
+    })?;
+    let tables = section.blocks.iter().filter_map(|block| match block {
+        Block::Table(table) => Some(table),
         _ => None,
     });
-    charts.next().unwrap_or_default()
+    let first = tables.clone().next()?;
+    let alike = tables.filter(|table| table.columns == first.columns);
+    Some(FigureView {
+        id,
+        chart,
+        columns: first.columns.iter().map(|&column| column.to_owned()).collect(),
+        rows: alike.flat_map(|table| &table.rows).map(|row| row.iter().map(cell).collect()).collect(),
+    })
+}
+
+fn cell(cell: &Cell) -> String {
+    match cell {
+        Cell::Text(text) | Cell::Number(text) | Cell::Code(text) => text.clone(),
+        Cell::Chip(chip) => chip.word.clone(),
+    }
+}
+
+/// Recall by needle depth and length, of one arm or of all.
+pub(crate) fn grid_view(audits: &[Audit], arm: Option<&str>) -> Result<GridView, ErrorReport> {
+    let grid = crate::grid(audits, arm)?;
+    let (columns, rows) = report::grid_table(&grid);
+    Ok(GridView {
+        left_out: grid.left_out.iter().map(|file| file.path.clone()).collect(),
+        figure: FigureView {
+            id: "depths",
+            chart: report::heat_map(&grid).map_err(not_drawn)?,
+            columns,
+            rows,
+        },
+    })
 }
 
 pub(crate) fn compare_all(audits: &[Audit]) -> Vec<Comparison> {
@@ -197,6 +261,15 @@ pub(crate) fn policy(file: Option<&Path>) -> Result<Policy, ErrorReport> {
 
 /// Every gate of every file below the given paths, by the policy in a file (default: the built-in one).
 pub fn gate(paths: &[PathBuf], policy_file: Option<&Path>) -> Result<GateReport, ErrorReport> {
-    let policy = policy(policy_file)?;
-    Ok(evidence::gate(&load(paths)?, &policy))
+    judge(&load(paths)?, policy_file)
+}
+
+pub(crate) fn judge(audits: &[Audit], policy_file: Option<&Path>) -> Result<GateReport, ErrorReport> {
+    Ok(evidence::gate(audits, &policy(policy_file)?))
+}
+
+/// The gates as JUnit XML.
+pub fn gate_junit(report: &GateReport) -> Result<String, ErrorReport> {
+    let sign_off = SignOff { program_version: crate::VERSION.to_owned(), ..SignOff::default() };
+    report::junit(report, &sign_off).map_err(not_drawn)
 }

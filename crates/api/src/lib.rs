@@ -2,10 +2,14 @@
 //!
 //! One function per command, plain data in and out, one error type: [`ErrorReport`] with a code, a message and a hint.
 
+mod complete;
+mod desk;
+mod difference;
 mod documents;
 mod error;
 mod evidence_view;
 mod export;
+mod pairs;
 mod preflight_view;
 mod program;
 mod prompts_view;
@@ -14,19 +18,27 @@ mod sarif;
 mod targets_view;
 mod workspace;
 
-pub use documents::{AuditDocument, CompareDocument, UnreadableFile};
+pub use complete::{Entry, complete};
+pub use desk::{Call, Desk, News, Start};
+pub use difference::{Change, DiffPart, diff};
+pub use documents::{AuditDocument, CompareDocument, ReportDocument, UnreadableFile};
 pub use error::ErrorReport;
 pub use evidence_view::{
-    Chart, ComparisonView, EvidenceDetail, EvidenceList, EvidenceRow, compare, evidence_detail,
-    find_evidence, gate, list_evidence, load, unreadable,
+    ComparisonView, EvidenceDetail, EvidenceList, EvidenceRow, FigureView, GridView, compare, find_evidence,
+    gate, gate_junit, load, unreadable,
 };
-pub use export::{Export, export, report_html, report_markdown};
+pub use export::{Content, Export, Rendered, ReportFormat, export, save};
+pub use pairs::{PairView, pairs};
 pub use preflight_view::{
     PreflightReport, PreflightRequest, preflight, preflight_check, preflight_digests, preflight_fix,
     preflight_fix_preview, preflight_markdown, preflight_undo,
 };
 pub use program::program_beside;
-pub use prompts_view::{PromptChoice, PromptSet, PromptsView, grid, prompts_of_dataset, prompts_of_files};
+pub use prompts_view::{
+    PromptChoice, PromptPart, PromptSet, PromptView, PromptsView, Zone, grid, prompts_of_dataset,
+    prompts_of_files,
+};
+pub use report::{Chart, Spot};
 pub use runs::queue::{QueueWorker, WorkerEvent};
 pub use runs::ssh::{HostKey, Machine, Probe};
 pub use runs::{

@@ -13,19 +13,27 @@ fn committed() -> PathBuf {
 
 fn generate(folder: &Path) {
     let config = Config::new().with_out_dir(folder).with_large_int("number");
+    api::Call::export_all(&config).unwrap();
+    api::Start::export_all(&config).unwrap();
     api::Workspace::export_all(&config).unwrap();
-    api::PreflightReport::export_all(&config).unwrap();
-    api::PreflightRequest::export_all(&config).unwrap();
+    api::Entry::export_all(&config).unwrap();
     preflight::Change::export_all(&config).unwrap();
     preflight::Fixed::export_all(&config).unwrap();
     preflight::DigestProgress::export_all(&config).unwrap();
     api::RunEvent::export_all(&config).unwrap();
+    api::JournalledRun::export_all(&config).unwrap();
+    api::Machine::export_all(&config).unwrap();
+    api::HostKey::export_all(&config).unwrap();
+    api::TargetReport::export_all(&config).unwrap();
     api::EvidenceList::export_all(&config).unwrap();
     api::EvidenceDetail::export_all(&config).unwrap();
+    api::PromptView::export_all(&config).unwrap();
+    api::GridView::export_all(&config).unwrap();
     api::ComparisonView::export_all(&config).unwrap();
-    api::Export::export_all(&config).unwrap();
+    api::PairView::export_all(&config).unwrap();
+    api::DiffPart::export_all(&config).unwrap();
+    api::Rendered::export_all(&config).unwrap();
     evidence::GateReport::export_all(&config).unwrap();
-    protocol::RunSpec::export_all(&config).unwrap();
     protocol::ErrorReport::export_all(&config).unwrap();
 }
 

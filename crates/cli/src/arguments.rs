@@ -42,6 +42,8 @@ pub(crate) enum Command {
     Target(TargetCommand),
     /// Take trials from a queue until stopped.
     Worker(WorkerArgs),
+    /// Show the app in a browser: for machines without a display. Only this machine is listened to.
+    Serve(ServeArgs),
     /// Speak the engine's protocol on standard input and output (started by the app, and over ssh).
     Engine(EngineArgs),
 }
@@ -142,6 +144,15 @@ pub(crate) enum AuditFormat {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum GateFormat {
+    Text,
+    Json,
+    Markdown,
+    /// JUnit XML, for continuous integration.
+    Junit,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum TextOrJson {
     Text,
     Json,
@@ -239,8 +250,8 @@ pub(crate) struct GateArgs {
     /// TOML file with the thresholds (default: the built-in policy).
     #[arg(long)]
     pub policy: Option<PathBuf>,
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
+    #[arg(long, value_enum, default_value_t = GateFormat::Text)]
+    pub format: GateFormat,
 }
 
 #[derive(Debug, Args)]
@@ -260,7 +271,7 @@ pub(crate) struct ReportArgs {
     /// Evidence files, or folders that are searched for them.
     #[arg(required = true)]
     pub paths: Vec<PathBuf>,
-    /// Where to write; the ending chooses the format: .html or .md.
+    /// Where to write; the ending chooses the format: .html, .pdf, .md, .xml (JUnit) or .json.
     #[arg(short, long)]
     pub out: PathBuf,
     /// TOML file with the thresholds (default: the built-in policy).
@@ -272,6 +283,16 @@ pub(crate) struct ReportArgs {
     /// Notes kept in the report.
     #[arg(long, default_value = "")]
     pub notes: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Port on 127.0.0.1; 0 takes a free one.
+    #[arg(long, default_value_t = 0)]
+    pub port: u16,
+    /// Folder to open, with model packs and evidence in it.
+    #[arg(long, value_name = "DIR")]
+    pub workspace: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -1,8 +1,8 @@
 //! One function per command; each ends with its exit code.
 
 use crate::arguments::{
-    AuditArgs, AuditFormat, CompareArgs, Format, GateArgs, MergeArgs, PreflightArgs, PromptsArgs, ReportArgs,
-    RunArgs, RunsArgs, SelftestArgs, TextOrJson, device,
+    AuditArgs, AuditFormat, CompareArgs, Format, GateArgs, GateFormat, MergeArgs, PreflightArgs, PromptsArgs,
+    ReportArgs, RunArgs, RunsArgs, SelftestArgs, ServeArgs, TextOrJson, device,
 };
 use crate::progress::{Board, bytes_bar, files_bar};
 use crate::text;
@@ -256,9 +256,10 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
 pub(crate) fn gate(args: &GateArgs) -> Outcome {
     let report = api::gate(&args.paths, args.policy.as_deref())?;
     print(&match args.format {
-        Format::Text => text::gate(&report),
-        Format::Json => json(&report)?,
-        Format::Markdown => text::gate_markdown(&report),
+        GateFormat::Text => text::gate(&report),
+        GateFormat::Json => json(&report)?,
+        GateFormat::Markdown => text::gate_markdown(&report),
+        GateFormat::Junit => api::gate_junit(&report)?,
     })?;
     Ok(holds(report.verdict == GateVerdict::Pass))
 }
@@ -293,4 +294,16 @@ pub(crate) fn selftest(args: &SelftestArgs) -> Outcome {
     written?;
     eprintln!("{} ok, {} failed, {} skipped", tally.good, tally.failed, tally.skipped);
     Ok(holds(tally.failed == 0))
+}
+
+pub(crate) fn serve(args: &ServeArgs) -> Outcome {
+    if !serve::has_pages() {
+        let hint = "run: npm --prefix ui ci && npm --prefix ui run build, then build the program again";
+        return Err(failed("no-pages", "this program was built without its pages", hint));
+    }
+    eprintln!("open this address in a browser; each opens one page. Stop with Ctrl-C.");
+    let say = |address: &str| drop(print(&format!("{address}\n")));
+    serve::serve(args.port, args.workspace.clone(), say)
+        .map_err(|e| failed("serve", e, "choose another port, or leave --port out to take a free one"))?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         Command::Runs(args) => commands::runs(&args),
         Command::Target(command) => target::target(&command),
         Command::Worker(args) => worker::worker(&args),
+        Command::Serve(args) => commands::serve(&args),
         Command::Engine(args) => worker::engine(args.run.as_deref()),
     };
     outcome.unwrap_or_else(|error| commands::complain(&error))

@@ -21,7 +21,7 @@ mod read;
 mod recompute;
 pub mod stats;
 
-pub use audit::{Audit, CrossFile, Scan, Verdict, audit, scan};
+pub use audit::{Audit, Beside, CrossFile, Kept, Scan, Verdict, audit, scan};
 pub use compare::{
     Agreement, Axis, AxisName, Comparison, Factor, MemoryRow, PairClass, PairVerdict, SampleCell, SampleRow,
     Scope, compare,
@@ -32,12 +32,12 @@ pub use gate::{GateCell, GateKind, GateReport, GateVerdict, gate};
 pub use grid::{DEPTH_BINS, Grid, GridCell, GridRow, LeftOut, grid};
 pub use identity::{Identity, Platform, Role};
 pub use layout::Malformed;
-pub use locate::Position;
+pub use locate::{Position, locate};
 pub use model::{
     Acceptance, Arm, MemoryFigure, MemoryKind, Niah, NiahKind, OverriddenCheck, PromptFit, Provenance,
     Restoration, RestoredLayer, Row, Settings, ThroughputFigure, TimeScope, dataset_digest,
 };
 pub use policy::{Policy, PolicyError, Thresholds};
 pub use prompts::{MarkedPrompt, NeedlePrompt, TOKEN_DEPTH};
-pub use read::{File, Place, ReadError, find, read};
+pub use read::{CAP, File, Place, ReadError, find, read};
 pub use recompute::{Analytic, DecodeOnly, Paired, Recomputed, Spreads};

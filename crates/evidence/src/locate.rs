@@ -24,7 +24,7 @@ impl Audit {
 
 /// Where the pointed value begins; of a pointer into what is absent, the last value on the way that is there. `text` is
 /// JSON as Python writes it. On anything else the answer is some place in it, never a panic.
-fn locate(text: &str, pointer: &str) -> Position {
+pub fn locate(text: &str, pointer: &str) -> Position {
     let mut scan = Scan { bytes: text.as_bytes(), at: 0 };
     scan.space();
     let mut found = scan.at;

@@ -4,13 +4,14 @@ use crate::model::Niah;
 use niah::{PromptVariant, Sample};
 use schemars::JsonSchema;
 use serde::Serialize;
+use ts_rs::TS;
 
 /// Where the token fraction comes from, in words.
 pub const TOKEN_DEPTH: &str = "an estimate, nothing was tokenised: tokens per padding line × needle line ÷ prompt tokens, with \
                                tokens per line fitted to the recorded prompt lengths";
 
 /// One prompt of a dataset, without its text.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, TS, JsonSchema)]
 pub struct NeedlePrompt {
     /// Position in the dataset, from 0.
     pub index: usize,

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::path::{Component, Path, PathBuf};
 
 /// Larger files are refused: no evidence comes near it, and a hostile one must not fill the memory.
-pub(crate) const CAP: u64 = 64 << 20;
+pub const CAP: u64 = 64 << 20;
 /// Folders that never hold evidence.
 const SKIPPED_FOLDERS: [&str; 3] = ["node_modules", ".git", "target"];
 /// Links in circles end here.

@@ -1,21 +1,57 @@
-//! Two charts as SVG: recall per rung, and recall delta against the oracle.
+//! Charts as SVG: recall per rung, recall delta against the oracle, figures as bars, recall by depth and length.
 //!
-//! Both are laid out in pixels of their own view box, so that every label has a place of a known size: nothing overlaps,
-//! whatever the labels are. The figure scales between about 460 and 800 px.
+//! All are laid out in pixels of their own view box, so that every label has a place of a known size: nothing overlaps,
+//! whatever the labels are. A figure scales between about 460 and 800 px. Each is drawn once on light and once on dark
+//! ground, and tells what its marks stand for, so that a window can show values under the pointer.
 
 use crate::ReportError;
 use crate::text::{fit, tame, width, xml};
 use evidence::Platform;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use serde::Serialize;
+use std::cell::RefCell;
+use ts_rs::TS;
 
 const FONTS: &str = "-apple-system, Inter, Segoe UI, sans-serif";
 const FONT_PX: f64 = 12.0;
 const WIDTH: i32 = 600;
 
+/// One chart.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, TS)]
+pub struct Chart {
+    /// What it shows.
+    pub title: String,
+    /// On a light ground, as an SVG document.
+    pub light: String,
+    /// On a dark ground.
+    pub dark: String,
+    /// Width of the view box, pixels.
+    pub width: u32,
+    /// Its height.
+    pub height: u32,
+    /// What stands where.
+    pub spots: Vec<Spot>,
+}
+
+/// A mark of a chart and what it stands for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
+pub struct Spot {
+    /// Left edge, pixels of the view box.
+    pub x: i32,
+    /// Upper edge.
+    pub y: i32,
+    /// Width.
+    pub width: i32,
+    /// Height.
+    pub height: i32,
+    /// The value in words.
+    pub text: String,
+}
+
 /// Light or dark surroundings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Palette {
+enum Palette {
     /// Dark ink on a light ground.
     Light,
     /// Light ink on a dark ground.
@@ -138,6 +174,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 struct Pen<'a> {
     area: Area<'a>,
     ink: Ink,
+    spots: RefCell<Vec<Spot>>,
 }
 
 fn failed(error: impl std::fmt::Display) -> ReportError {
@@ -159,6 +196,17 @@ impl Pen<'_> {
         (from..to).step_by(6).try_for_each(|y| self.line([(x, y), (x, (y + 3).min(to))], colour, 1))
     }
 
+    /// Says what is drawn between these corners.
+    fn spot(&self, [(left, top), (right, bottom)]: [(i32, i32); 2], text: String) {
+        self.spots.borrow_mut().push(Spot {
+            x: left,
+            y: top,
+            width: right - left,
+            height: bottom - top,
+            text: tame(&text),
+        });
+    }
+
     fn fill(&self, corners: [(i32, i32); 2], colour: RGBColor) -> Result<(), ReportError> {
         self.area.draw(&Rectangle::new(corners, colour.filled())).map_err(failed)
     }
@@ -178,27 +226,41 @@ impl Pen<'_> {
     }
 }
 
-/// Draws on a surface of this size and gives it its text alternative.
+/// Draws on a surface of this size, on either ground, and gives it its text alternative.
+fn chart(
+    size: (i32, i32),
+    title: &str,
+    description: &str,
+    draw: impl Fn(&Pen<'_>) -> Result<(), ReportError>,
+) -> Result<Chart, ReportError> {
+    let (light, spots) = svg(size, Palette::Light, title, description, &draw)?;
+    let (dark, _) = svg(size, Palette::Dark, title, description, &draw)?;
+    let (width, height) = (size.0 as u32, size.1 as u32);
+    Ok(Chart { title: title.to_owned(), light, dark, width, height, spots })
+}
+
 fn svg(
     size: (i32, i32),
     palette: Palette,
     title: &str,
     description: &str,
-    draw: impl FnOnce(&Pen<'_>) -> Result<(), ReportError>,
-) -> Result<String, ReportError> {
+    draw: &impl Fn(&Pen<'_>) -> Result<(), ReportError>,
+) -> Result<(String, Vec<Spot>), ReportError> {
     let mut out = String::new();
-    {
+    let spots = {
         let area = SVGBackend::with_string(&mut out, (size.0 as u32, size.1 as u32)).into_drawing_area();
-        let pen = Pen { area, ink: palette.ink() };
+        let pen = Pen { area, ink: palette.ink(), spots: RefCell::default() };
+        pen.fill([(0, 0), size], pen.ink.ground)?;
         draw(&pen)?;
         pen.area.present().map_err(failed)?;
-    }
+        pen.spots.into_inner()
+    };
     let body = out
         .split_once("<svg")
         .and_then(|(_, rest)| rest.split_once('>'))
         .map(|(_, body)| body)
         .ok_or_else(|| failed("the drawing came out empty"))?;
-    Ok(format!(
+    let svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {w} {h}\" width=\"{w}\" height=\"{h}\" role=\"img\" \
          aria-label=\"{title}\" style=\"width:100%;height:auto;min-width:{min}px;max-width:{max}px\">\
          <title>{title}</title><desc>{description}</desc>{body}",
@@ -208,14 +270,12 @@ fn svg(
         max = size.0 * 4 / 3,
         title = xml(title),
         description = xml(description),
-    ))
+    );
+    Ok((svg, spots))
 }
 
-fn nothing(palette: Palette, title: &str, reason: &str) -> Result<String, ReportError> {
-    svg((WIDTH, 96), palette, title, reason, |pen| {
-        pen.fill([(0, 0), (WIDTH, 96)], pen.ink.ground)?;
-        pen.text(reason, (WIDTH / 2, 48), HPos::Center, pen.ink.dim)
-    })
+fn nothing(title: &str, reason: &str) -> Result<Chart, ReportError> {
+    chart((WIDTH, 96), title, reason, |pen| pen.text(reason, (WIDTH / 2, 48), HPos::Center, pen.ink.dim))
 }
 
 /// Order of a ladder: by the number that a rung begins with, then by its text.
@@ -236,11 +296,11 @@ fn rungs(points: &[RecallPoint]) -> Vec<&str> {
 ///
 /// Rungs are columns; within a column the points stand in the order given. Colour tells the platform (the oracle is
 /// grey), shape tells the arm.
-pub fn recall(points: &[RecallPoint], palette: Palette) -> Result<String, ReportError> {
+pub fn recall(points: &[RecallPoint]) -> Result<Chart, ReportError> {
     let title = "Recall per rung, with exact 95 % intervals";
     let rungs = rungs(points);
     if rungs.is_empty() {
-        return nothing(palette, title, "Nothing to draw: no arm with samples was given.");
+        return nothing(title, "Nothing to draw: no arm with samples was given.");
     }
     let columns: Vec<Vec<&RecallPoint>> = rungs
         .iter()
@@ -255,8 +315,7 @@ pub fn recall(points: &[RecallPoint], palette: Palette) -> Result<String, Report
     let (plot, height) = (210, top + 210 + bottom);
     let y = |fraction: f64| top + plot - (fraction.clamp(0.0, 1.0) * f64::from(plot)).round() as i32;
     let description = recall_in_words(points);
-    svg((full, height), palette, title, &description, |pen| {
-        pen.fill([(0, 0), (full, height)], pen.ink.ground)?;
+    chart((full, height), title, &description, |pen| {
         for key in &keys {
             let at = (left + key.x, 16 + 20 * key.line);
             pen.mark(key.mark, at, 4, pen.ink.of(key.platform, key.mark))?;
@@ -279,6 +338,8 @@ pub fn recall(points: &[RecallPoint], palette: Palette) -> Result<String, Report
                 let colour = pen.ink.of(point.platform, point.mark);
                 pen.line([(x, y(point.low)), (x, y(point.high))], colour, 2)?;
                 let r = (step / 2 - 1).clamp(2, 5);
+                let reach = step / 2;
+                pen.spot([(x - reach, y(point.high)), (x + reach, y(point.low))], in_words(point));
                 pen.mark(point.mark, (x, y(point.hits as f64 / point.n as f64)), r, colour)?;
             }
         }
@@ -318,28 +379,26 @@ fn legend(points: &[RecallPoint], room: i32) -> Vec<Key> {
 }
 
 fn recall_in_words(points: &[RecallPoint]) -> String {
-    let words: Vec<String> = points
-        .iter()
-        .take(60)
-        .map(|p| {
-            format!(
-                "{}, rung {}, {} {}: {} of {}, interval {:.1} to {:.1} %",
-                p.label,
-                p.rung,
-                p.platform.label(),
-                p.arm,
-                p.hits,
-                p.n,
-                100.0 * p.low,
-                100.0 * p.high
-            )
-        })
-        .collect();
+    let words: Vec<String> = points.iter().take(60).map(in_words).collect();
     format!("{}. All figures stand in the table.", words.join("; "))
 }
 
+fn in_words(point: &RecallPoint) -> String {
+    format!(
+        "{}, rung {}, {} {}: {} of {}, interval {:.1} to {:.1} %",
+        point.label,
+        point.rung,
+        point.platform.label(),
+        point.arm,
+        point.hits,
+        point.n,
+        100.0 * point.low,
+        100.0 * point.high
+    )
+}
+
 /// Recall delta of each file against its own oracle, with 95 % intervals and the band of the margin.
-pub fn deltas(rows: &[DeltaRow], margin_pp: f64, palette: Palette) -> Result<String, ReportError> {
+pub fn deltas(rows: &[DeltaRow], margin_pp: f64) -> Result<Chart, ReportError> {
     let title = format!(
         "Recall delta against the oracle, percentage points, with 95 % intervals and the ±{margin_pp} pp band"
     );
@@ -347,7 +406,7 @@ pub fn deltas(rows: &[DeltaRow], margin_pp: f64, palette: Palette) -> Result<Str
         |row: &&DeltaRow| row.delta_pp.is_finite() && row.low_pp.is_finite() && row.high_pp.is_finite();
     let rows: Vec<&DeltaRow> = rows.iter().filter(finite).collect();
     if rows.is_empty() {
-        return nothing(palette, &title, "Nothing to draw: no file has both arms.");
+        return nothing(&title, "Nothing to draw: no file has both arms.");
     }
     let (left, right, top, pitch) = (240, 150, 14, 26);
     let bottom = top + pitch * rows.len() as i32;
@@ -356,8 +415,7 @@ pub fn deltas(rows: &[DeltaRow], margin_pp: f64, palette: Palette) -> Result<Str
     let centre = (left + WIDTH - right) / 2;
     let half = f64::from((WIDTH - right - left) / 2);
     let x = |pp: f64| centre + (pp.clamp(-reach, reach) / reach * half).round() as i32;
-    svg((WIDTH, height), palette, &title, &deltas_in_words(&rows), |pen| {
-        pen.fill([(0, 0), (WIDTH, height)], pen.ink.ground)?;
+    chart((WIDTH, height), &title, &deltas_in_words(&rows), |pen| {
         pen.fill([(x(-margin_pp), top), (x(margin_pp), bottom)], pen.ink.band)?;
         let mut at = -reach;
         while at <= reach {
@@ -386,9 +444,11 @@ pub fn deltas(rows: &[DeltaRow], margin_pp: f64, palette: Palette) -> Result<Str
                 signed(row.high_pp, 1)
             );
             pen.text(&figures, (WIDTH - right + 12, y), HPos::Left, pen.ink.dim)?;
+            let above = y - pitch / 2;
+            pen.spot([(left, above), (WIDTH - right, above + pitch)], delta_in_words(row));
         }
-        let caption = "percentage points; shaded: within 5";
-        pen.text(caption, (centre, height - 10), HPos::Center, pen.ink.dim)
+        let caption = format!("percentage points; shaded: within {margin_pp}");
+        pen.text(&caption, (centre, height - 10), HPos::Center, pen.ink.dim)
     })
 }
 
@@ -412,21 +472,165 @@ pub(crate) fn signed(value: f64, places: usize) -> String {
 }
 
 fn deltas_in_words(rows: &[&DeltaRow]) -> String {
-    let words: Vec<String> = rows
-        .iter()
-        .take(60)
-        .map(|row| {
-            format!(
-                "{}, n = {}: {}, interval {} to {}",
-                tame(&row.label),
-                row.n,
-                signed(row.delta_pp, 1),
-                signed(row.low_pp, 1),
-                signed(row.high_pp, 1)
-            )
-        })
-        .collect();
+    let words: Vec<String> = rows.iter().take(60).map(|row| delta_in_words(row)).collect();
     format!("{}. All figures stand in the table.", words.join("; "))
+}
+
+fn delta_in_words(row: &DeltaRow) -> String {
+    let [delta, low, high] = [row.delta_pp, row.low_pp, row.high_pp].map(|pp| signed(pp, 1));
+    format!("{}, n = {}: {delta} pp, interval {low} to {high}", tame(&row.label), row.n)
+}
+
+/// Figures that share an axis: of one kind, of one machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Panel {
+    /// What they are.
+    pub title: String,
+    /// Figure by figure.
+    pub bars: Vec<Bar>,
+    /// A limit, and how it is written.
+    pub limit: Option<(f64, String)>,
+}
+
+/// One figure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bar {
+    /// What it is, in short.
+    pub label: String,
+    /// Where it ran: decides the colour.
+    pub platform: Platform,
+    /// What the arm is: the oracle is grey.
+    pub mark: Mark,
+    /// How long the bar is.
+    pub value: f64,
+    /// The figure with its unit.
+    pub figure: String,
+}
+
+/// Bars in panels; each panel has an axis of its own, since nothing of one may be measured against another.
+pub fn bars(title: &str, panels: &[Panel]) -> Result<Chart, ReportError> {
+    let sound = |bar: &Bar| bar.value.is_finite() && bar.value >= 0.0;
+    let panels: Vec<Panel> = panels
+        .iter()
+        .map(|panel| Panel {
+            bars: panel.bars.iter().filter(|bar| sound(bar)).cloned().collect(),
+            ..panel.clone()
+        })
+        .filter(|panel| !panel.bars.is_empty())
+        .collect();
+    if panels.is_empty() {
+        return nothing(title, "Nothing to draw: no figure was recorded.");
+    }
+    let (left, right, pitch, head) = (240, 110, 20, 30);
+    let tall = |panel: &Panel| head + pitch * panel.bars.len() as i32 + 10;
+    let height = panels.iter().map(tall).sum::<i32>() + 6;
+    let room = f64::from(WIDTH - left - right);
+    let words: Vec<String> = panels.iter().take(20).map(panel_in_words).collect();
+    chart((WIDTH, height), title, &words.join(". "), |pen| {
+        let mut top = 0;
+        for panel in &panels {
+            let longest = panel.bars.iter().map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);
+            // A limit that is far off would leave nothing of the bars; it is named instead.
+            let limit = panel.limit.as_ref();
+            let near = limit.filter(|(limit, _)| *limit <= 4.0 * longest);
+            let reach = near.map_or(longest, |(limit, _)| limit.max(longest));
+            let x = |value: f64| left + (value / reach * room).round() as i32;
+            let heading = fit(&panel.title, FONT_PX, f64::from(WIDTH - 180));
+            pen.text(&heading, (12, top + 16), HPos::Left, pen.ink.text)?;
+            if let Some((_, words)) = limit {
+                let words = if near.is_some() { format!("┆ {words}") } else { format!("{words} →") };
+                pen.text(&words, (WIDTH - 12, top + 16), HPos::Right, pen.ink.dim)?;
+            }
+            let bottom = top + tall(panel) - 8;
+            for (i, bar) in panel.bars.iter().enumerate() {
+                let y = top + head + pitch * i as i32 + pitch / 2 - 2;
+                let label = fit(&bar.label, FONT_PX, f64::from(left - 24));
+                pen.text(&label, (left - 10, y), HPos::Right, pen.ink.text)?;
+                let end = x(bar.value).max(left + 1);
+                pen.fill([(left, y - 6), (end, y + 6)], pen.ink.of(bar.platform, bar.mark))?;
+                pen.text(&bar.figure, (end + 6, y), HPos::Left, pen.ink.dim)?;
+                let whole = [(0, y - pitch / 2), (WIDTH, y + pitch / 2)];
+                pen.spot(whole, format!("{}, {}: {}", panel.title, bar.label, bar.figure));
+            }
+            pen.line([(left, top + head - 6), (left, bottom)], pen.ink.dim, 1)?;
+            if let Some((limit, _)) = near {
+                pen.dashes(x(*limit), top + head - 6, bottom, pen.ink.text)?;
+            }
+            top += tall(panel);
+        }
+        Ok(())
+    })
+}
+
+fn panel_in_words(panel: &Panel) -> String {
+    let bars: Vec<String> =
+        panel.bars.iter().take(60).map(|bar| format!("{} {}", tame(&bar.label), bar.figure)).collect();
+    format!("{}: {}", tame(&panel.title), bars.join("; "))
+}
+
+/// One arm on one platform at one length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeatRow {
+    /// Arm, platform and rung, in short.
+    pub label: String,
+    /// Hits and samples by depth, from the start of the prompt to its end.
+    pub cells: Vec<(u64, u64)>,
+}
+
+/// Recall by needle depth and context length. Blue is recalled, orange is not; each square says its numbers.
+pub fn heat(rows: &[HeatRow]) -> Result<Chart, ReportError> {
+    let title = "Recall by needle depth and context length";
+    let columns = rows.iter().map(|row| row.cells.len()).max().unwrap_or(0) as i32;
+    if columns == 0 {
+        return nothing(title, "Nothing to draw: no needle evidence was given.");
+    }
+    let (left, right, top, pitch) = (230, 10, 30, 24);
+    let wide = (WIDTH - left - right) / columns;
+    let height = top + pitch * rows.len() as i32 + 30;
+    let words: Vec<String> = rows.iter().take(40).map(heat_in_words).collect();
+    chart((WIDTH, height), title, &words.join(". "), |pen| {
+        pen.text("start", (left, 16), HPos::Left, pen.ink.dim)?;
+        pen.text("end", (left + wide * columns, 16), HPos::Right, pen.ink.dim)?;
+        for (i, row) in rows.iter().enumerate() {
+            let y = top + pitch * i as i32;
+            let label = fit(&row.label, FONT_PX, f64::from(left - 22));
+            pen.text(&label, (left - 10, y + pitch / 2), HPos::Right, pen.ink.text)?;
+            for (k, (hits, n)) in row.cells.iter().enumerate() {
+                let corner = (left + wide * k as i32 + 1, y + 1);
+                let corners = [corner, (corner.0 + wide - 2, corner.1 + pitch - 2)];
+                let centre = (corner.0 + wide / 2 - 1, y + pitch / 2);
+                if *n == 0 {
+                    pen.text("–", centre, HPos::Center, pen.ink.dim)?;
+                    continue;
+                }
+                pen.fill(corners, between(MISSED, RECALLED, *hits as f64 / *n as f64))?;
+                pen.text(&format!("{hits}/{n}"), centre, HPos::Center, BLACK)?;
+                let depth = (100 * k / row.cells.len(), 100 * (k + 1) / row.cells.len());
+                pen.spot(
+                    corners,
+                    format!("{}, depth {} to {} %: {hits} of {n}", row.label, depth.0, depth.1),
+                );
+            }
+        }
+        let caption = "depth of the needle in the padding";
+        pen.text(caption, (left + wide * columns / 2, height - 12), HPos::Center, pen.ink.dim)
+    })
+}
+
+/// The ends of the heat map's scale: Okabe and Ito's orange and sky blue, both light enough for black figures.
+const MISSED: RGBColor = RGBColor(230, 159, 0);
+const RECALLED: RGBColor = RGBColor(86, 180, 233);
+
+/// A colour on the way from one to the other, by way of white.
+fn between(from: RGBColor, to: RGBColor, share: f64) -> RGBColor {
+    let (end, strength) = if share < 0.5 { (from, 1.0 - 2.0 * share) } else { (to, 2.0 * share - 1.0) };
+    let mix = |channel: u8| (255.0 - strength * f64::from(255 - channel)).round() as u8;
+    RGBColor(mix(end.0), mix(end.1), mix(end.2))
+}
+
+fn heat_in_words(row: &HeatRow) -> String {
+    let cells: Vec<String> = row.cells.iter().map(|(hits, n)| format!("{hits}/{n}")).collect();
+    format!("{}: {}", tame(&row.label), cells.join(" "))
 }
 
 #[cfg(test)]
@@ -463,15 +667,14 @@ mod tests {
     fn rungs_stand_in_the_order_of_the_ladder() {
         let points = [("1100", 3), ("70", 2), ("280", 1)]
             .map(|(rung, hits)| point("restored", rung, Mark::Restored, hits, 20));
-        let texts = texts(&recall(&points, Palette::Light).unwrap());
+        let texts = texts(&recall(&points).unwrap().light);
         let at = |wanted: &str| texts.iter().position(|text| text == wanted).unwrap();
         assert!(at("70") < at("280") && at("280") < at("1100"));
     }
 
     #[test]
     fn an_interval_is_as_long_as_its_figures_say() {
-        let svg =
-            deltas(&[row("a", 0.0, -10.0, 10.0), row("b", 0.0, -5.0, 5.0)], 5.0, Palette::Light).unwrap();
+        let svg = deltas(&[row("a", 0.0, -10.0, 10.0), row("b", 0.0, -5.0, 5.0)], 5.0).unwrap().light;
         let document = roxmltree::Document::parse(&svg).unwrap();
         let number = |node: roxmltree::Node<'_, '_>, name: &str| -> i32 {
             node.attribute(name).unwrap().parse().unwrap()
@@ -494,40 +697,73 @@ mod tests {
     #[test]
     fn labels_from_hostile_names_stay_text() {
         let name = "<script>alert(1)</script>\u{202e}\u{1}\" onload=\"x";
-        for palette in [Palette::Light, Palette::Dark] {
-            let charts = [
-                recall(&[point(name, name, Mark::Oracle, 1, 2)], palette).unwrap(),
-                deltas(&[row(name, 1.0, 0.0, 2.0)], 5.0, palette).unwrap(),
-            ];
-            for svg in charts {
-                let document = roxmltree::Document::parse(&svg).unwrap();
-                assert!(!document.descendants().any(|node| node.has_tag_name("script")));
-                assert!(!svg.contains("<script") && !svg.contains('\u{202e}'));
-            }
+        let bar = Bar {
+            label: name.to_owned(),
+            platform: Platform::Mac,
+            mark: Mark::Restored,
+            value: 1.0,
+            figure: name.to_owned(),
+        };
+        let panel = Panel { title: name.to_owned(), bars: vec![bar], limit: Some((2.0, name.to_owned())) };
+        let charts = [
+            recall(&[point(name, name, Mark::Oracle, 1, 2)]).unwrap(),
+            deltas(&[row(name, 1.0, 0.0, 2.0)], 5.0).unwrap(),
+            bars(name, &[panel]).unwrap(),
+            heat(&[HeatRow { label: name.to_owned(), cells: vec![(1, 2)] }]).unwrap(),
+        ];
+        for svg in charts.iter().flat_map(|chart| [&chart.light, &chart.dark]) {
+            let document = roxmltree::Document::parse(svg).unwrap();
+            assert!(!document.descendants().any(|node| node.has_tag_name("script")));
+            assert!(!svg.contains("<script") && !svg.contains('\u{202e}'));
         }
-    }
-
-    #[test]
-    fn nothing_is_said_in_words() {
-        assert!(texts(&recall(&[], Palette::Light).unwrap())[0].starts_with("Nothing to draw"));
         assert!(
-            texts(&deltas(&[row("a", f64::NAN, 0.0, 0.0)], 5.0, Palette::Dark).unwrap())[0]
-                .starts_with("Nothing")
+            charts.iter().all(|chart| chart.spots.len() == 1 && !chart.spots[0].text.contains('\u{202e}'))
         );
     }
 
     #[test]
+    fn nothing_is_said_in_words() {
+        assert!(texts(&recall(&[]).unwrap().light)[0].starts_with("Nothing to draw"));
+        assert!(texts(&deltas(&[row("a", f64::NAN, 0.0, 0.0)], 5.0).unwrap().dark)[0].starts_with("Nothing"));
+    }
+
+    #[test]
     fn long_labels_end_in_an_ellipsis() {
-        let svg = deltas(&[row(&"很长的名字".repeat(20), 0.0, -1.0, 1.0)], 5.0, Palette::Light).unwrap();
+        let svg = deltas(&[row(&"很长的名字".repeat(20), 0.0, -1.0, 1.0)], 5.0).unwrap().light;
         assert!(texts(&svg).iter().any(|text| text.ends_with("… · n=20")), "{:?}", texts(&svg));
+    }
+
+    #[test]
+    fn a_limit_far_off_leaves_the_bars_their_length() {
+        let panel = |limit: f64| {
+            let bar = Bar {
+                label: "peak".into(),
+                platform: Platform::Cuda,
+                mark: Mark::Restored,
+                value: 10.0,
+                figure: "10".into(),
+            };
+            Panel { title: "measured".into(), bars: vec![bar], limit: Some((limit, "limit".into())) }
+        };
+        let longest = |limit: f64| {
+            let svg = bars("memory", &[panel(limit)]).unwrap().light;
+            let document = roxmltree::Document::parse(&svg).unwrap();
+            let widths = document.descendants().filter(|n| n.has_tag_name("rect")).skip(1);
+            widths.map(|n| n.attribute("width").unwrap().parse::<i32>().unwrap()).max().unwrap()
+        };
+        assert_eq!(
+            longest(20.0) * 2,
+            longest(1_000.0),
+            "half of a near limit, all of the axis where it is far"
+        );
     }
 
     proptest! {
         #[test]
         fn any_label_gives_well_formed_xml(label in any::<String>(), rung in any::<String>(), hits in 0_u64..9, n in 0_u64..9) {
             for svg in [
-                recall(&[point(&label, &rung, Mark::Control, hits.min(n), n)], Palette::Dark).unwrap(),
-                deltas(&[row(&label, 0.0, -1e300, 1e300)], 5.0, Palette::Light).unwrap(),
+                recall(&[point(&label, &rung, Mark::Control, hits.min(n), n)]).unwrap().dark,
+                deltas(&[row(&label, 0.0, -1e300, 1e300)], 5.0).unwrap().light,
             ] {
                 let document = roxmltree::Document::parse(&svg);
                 prop_assert!(document.is_ok(), "{:?}\n{svg}", document.err());

@@ -1,11 +1,12 @@
 //! The gate report as data: every figure once, as the text that both renderers show.
 
 use crate::ReportError;
-use crate::charts::{self, DeltaRow, Mark, Palette, RecallPoint, ladder, signed};
+use crate::charts::{self, Bar, Chart, DeltaRow, HeatRow, Mark, Panel, RecallPoint, ladder, signed};
 use evidence::stats::Interval;
 use evidence::{
-    Audit, Comparison, GateReport, GateVerdict, MemoryKind, Niah, NiahKind, PairClass, PairVerdict, Paired,
-    Policy, Provenance, Restoration, Scope, Severity, Thresholds, Verdict,
+    Audit, Comparison, DEPTH_BINS, GateReport, GateVerdict, Grid, GridCell, GridRow, MemoryFigure,
+    MemoryKind, Niah, NiahKind, PairClass, PairVerdict, Paired, Policy, Provenance, Restoration, Scope,
+    Severity, Thresholds, TimeScope, Verdict,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -60,13 +61,8 @@ pub enum Block {
     Text(String),
     /// A table.
     Table(Table),
-    /// A chart, as SVG. The table after it holds the same figures.
-    Chart {
-        /// On a light ground.
-        light: String,
-        /// On a dark ground.
-        dark: String,
-    },
+    /// A chart. The table after it holds the same figures.
+    Chart(Chart),
 }
 
 /// A table.
@@ -197,6 +193,17 @@ impl Run<'_> {
         self.audit.recomputed.as_ref()?.paired.as_ref()
     }
 
+    /// What tells a figure of this run from those of the others.
+    fn label(&self, words: &str) -> String {
+        format!("{} {} · {words}", self.platform, self.rung)
+    }
+
+    /// The machine that ran it, as far as the file says.
+    fn machine(&self) -> String {
+        let stated = |from: &Provenance| format!("{}, {} on {}", self.platform, from.device, from.host.cpu);
+        self.niah.provenance.as_ref().map_or_else(|| format!("{}, machine not stated", self.platform), stated)
+    }
+
     /// The file's name without its ending.
     fn stem(&self) -> &str {
         self.name.strip_suffix(".json").unwrap_or(self.name)
@@ -221,7 +228,9 @@ impl GateDocument {
             gates(gate, &names),
             recall(&runs)?,
             delta(&runs, &gate.policy.values)?,
-            memory(&runs),
+            memory(&runs, &gate.policy.values)?,
+            throughput(&runs)?,
+            depths(audits)?,
             restoration(&runs),
             comparability(comparisons, &names),
             findings(audits, &names),
@@ -272,6 +281,17 @@ fn run<'a>(audit: &'a Audit, names: &'a BTreeMap<PathBuf, String>) -> Option<Run
 
 /// An arm in words: what it restores is in the name.
 fn arm_in_words(niah: &Niah, key: &str) -> String {
+    match key {
+        "k3_cross_model" if niah.identity => "restored, identity (under test)".to_owned(),
+        "k3_cross_model" if niah.s5 => "restored, S5 + f_θ (under test)".to_owned(),
+        "k3_cross_model" => "restored, f_θ only (under test)".to_owned(),
+        "v04_dlm_restored" => "restored, same checkpoint (under test)".to_owned(),
+        other => arm_key_in_words(other),
+    }
+}
+
+/// An arm in words where the file that it stands in is not known.
+fn arm_key_in_words(key: &str) -> String {
     if let Some(alpha) = key.strip_prefix("k3_cross_model_alpha_") {
         return format!("restored, {alpha} true K/V mixed in");
     }
@@ -288,10 +308,7 @@ fn arm_in_words(niah: &Niah, key: &str) -> String {
         "k3_cross_model_s5" => "restored, S5 + f_θ",
         "k3_cross_model_ftheta_only" => "restored, f_θ only",
         "k3_identity_restore" => "restored, identity",
-        "k3_cross_model" if niah.identity => "restored, identity (under test)",
-        "k3_cross_model" if niah.s5 => "restored, S5 + f_θ (under test)",
-        "k3_cross_model" => "restored, f_θ only (under test)",
-        "v04_dlm_restored" => "restored, same checkpoint (under test)",
+        "k3_cross_model" | "v04_dlm_restored" => "restored (under test)",
         "engine_process" => "engine process (all arms)",
         other => other,
     }
@@ -375,10 +392,7 @@ fn recall(runs: &[Run<'_>]) -> Result<Section, ReportError> {
         title: "Recall",
         long: false,
         blocks: vec![
-            Block::Chart {
-                light: charts::recall(&points, Palette::Light)?,
-                dark: charts::recall(&points, Palette::Dark)?,
-            },
+            Block::Chart(charts::recall(&points)?),
             table("Hits recounted from the stored texts, arm by arm", &columns, rows),
         ],
     })
@@ -436,10 +450,7 @@ fn delta(runs: &[Run<'_>], limits: &Thresholds) -> Result<Section, ReportError> 
         title: "Recall delta against the oracle",
         long: false,
         blocks: vec![
-            Block::Chart {
-                light: charts::deltas(&drawn, margin, Palette::Light)?,
-                dark: charts::deltas(&drawn, margin, Palette::Dark)?,
-            },
+            Block::Chart(charts::deltas(&drawn, margin)?),
             table("The arm under test against the oracle on the same samples", &columns, rows),
         ],
     })
@@ -455,7 +466,7 @@ pub(crate) fn bytes(bytes: u64) -> String {
 }
 
 /// One table per kind of figure: two kinds never stand in one.
-fn memory(runs: &[Run<'_>]) -> Section {
+fn memory(runs: &[Run<'_>], limits: &Thresholds) -> Result<Section, ReportError> {
     const KINDS: [(MemoryKind, &str); 5] = [
         (MemoryKind::AllocatorPeak, "The peak counter of the device's allocator"),
         (MemoryKind::DeviceSampled, "Device memory in use; a sample can miss the peak"),
@@ -463,30 +474,155 @@ fn memory(runs: &[Run<'_>]) -> Section {
         (MemoryKind::KvCounted, "Bytes of the K/V tensors that lived, counted: the cache alone"),
         (MemoryKind::Formula, "Computed, not measured: says nothing about this run and decides no gate"),
     ];
-    let mut blocks = Vec::new();
+    let mut panels = Vec::new();
+    let mut tables = Vec::new();
     for (kind, meaning) in KINDS {
         let figures = runs.iter().flat_map(|run| run.niah.memory.iter().map(move |figure| (run, figure)));
-        let rows: Vec<Vec<Cell>> = figures
-            .filter(|(_, figure)| figure.kind == kind)
-            .map(|(run, figure)| {
-                run.row([
-                    text(arm_in_words(run.niah, &figure.arm)),
-                    text(&figure.label),
-                    number(bytes(figure.bytes)),
-                ])
-            })
-            .collect();
-        if !rows.is_empty() {
-            let (tone, word) =
-                if kind.is_measured() { (Tone::Neutral, "measured") } else { (Tone::Warn, "not measured") };
-            blocks.push(Block::Heading(chip(tone, word), capitalised(kind.label())));
-            blocks.push(table(meaning, &["file", "rung", "platform", "arm", "figure", "bytes"], rows));
+        let figures: Vec<_> = figures.filter(|(_, figure)| figure.kind == kind).collect();
+        if figures.is_empty() {
+            continue;
+        }
+        let rows = figures.iter().map(|(run, figure)| {
+            run.row([
+                text(arm_in_words(run.niah, &figure.arm)),
+                text(&figure.label),
+                number(bytes(figure.bytes)),
+            ])
+        });
+        let (tone, word) =
+            if kind.is_measured() { (Tone::Neutral, "measured") } else { (Tone::Warn, "not measured") };
+        tables.push(Block::Heading(chip(tone, word), capitalised(kind.label())));
+        tables.push(table(meaning, &["file", "rung", "platform", "arm", "figure", "bytes"], rows.collect()));
+        panels.push(Panel {
+            title: format!("{} ({word})", capitalised(kind.label())),
+            bars: figures.iter().map(|(run, figure)| memory_bar(run, figure)).collect(),
+            // The limit is for what the device or the process held, not for the cache alone.
+            limit: (kind.is_measured() && kind != MemoryKind::KvCounted).then(|| {
+                (limits.memory_limit_gib * f64::from(1 << 30), format!("{} GiB", limits.memory_limit_gib))
+            }),
+        });
+    }
+    let blocks = if tables.is_empty() {
+        vec![Block::Text("No file records a memory figure.".to_owned())]
+    } else {
+        let title = "Memory, one axis for each kind of figure";
+        std::iter::once(Block::Chart(charts::bars(title, &panels)?)).chain(tables).collect()
+    };
+    Ok(Section { id: "memory", title: "Memory", long: false, blocks })
+}
+
+fn memory_bar(run: &Run<'_>, figure: &MemoryFigure) -> Bar {
+    Bar {
+        label: run.label(&format!("{}, {}", arm_in_words(run.niah, &figure.arm), figure.label)),
+        platform: run.audit.identity.platform,
+        mark: mark(run.niah.kind, &figure.arm),
+        value: figure.bytes as f64,
+        figure: bytes(figure.bytes),
+    }
+}
+
+/// Rates, one axis for each machine and for what the time covers: nothing else of them compares.
+fn throughput(runs: &[Run<'_>]) -> Result<Section, ReportError> {
+    let mut panels: BTreeMap<(String, TimeScope), Vec<Bar>> = BTreeMap::new();
+    let mut rows = Vec::new();
+    for run in runs {
+        for rate in &run.niah.throughput {
+            let words = arm_in_words(run.niah, &rate.arm);
+            let figure = format!("{:.1} tokens/s", rate.tok_s);
+            rows.push(run.row([
+                text(run.machine()),
+                text(words.clone()),
+                text(rate.scope.label()),
+                number(&figure),
+            ]));
+            panels.entry((run.machine(), rate.scope)).or_default().push(Bar {
+                label: run.label(&words),
+                platform: run.audit.identity.platform,
+                mark: mark(run.niah.kind, &rate.arm),
+                value: rate.tok_s,
+                figure,
+            });
         }
     }
-    if blocks.is_empty() {
-        blocks.push(Block::Text("No file records a memory figure.".to_owned()));
+    let panel = |((machine, scope), bars): ((String, TimeScope), Vec<Bar>)| Panel {
+        title: format!("{machine}: {}", scope.label()),
+        bars,
+        limit: None,
+    };
+    let panels: Vec<Panel> = panels.into_iter().map(panel).collect();
+    let columns = ["file", "rung", "platform", "machine", "arm", "what the time covers", "rate"];
+    let blocks = if rows.is_empty() {
+        vec![Block::Text("No file records a rate.".to_owned())]
+    } else {
+        vec![
+            Block::Chart(charts::bars("Throughput, one axis for each machine", &panels)?),
+            table("Rates are compared within a machine only", &columns, rows),
+        ]
+    };
+    Ok(Section { id: "throughput", title: "Throughput", long: true, blocks })
+}
+
+/// Recall by depth and length, pooled over files that hold different samples.
+fn depths(audits: &[Audit]) -> Result<Section, ReportError> {
+    let grid = evidence::grid(audits, None);
+    if grid.rows.is_empty() {
+        return Ok(Section { id: "depths", title: "Depth and length", long: true, blocks: Vec::new() });
     }
-    Section { id: "memory", title: "Memory", long: false, blocks }
+    let cells = |row: &GridRow| {
+        let [label, counts @ ..] = grid_row(row);
+        std::iter::once(text(label)).chain(counts.map(number)).collect()
+    };
+    let caption = "Hits of samples by the needle's depth; files with the same samples count once";
+    let rows = grid.rows.iter().map(cells).collect();
+    let blocks = vec![Block::Chart(heat_map(&grid)?), table(caption, &GRID_COLUMNS, rows)];
+    Ok(Section { id: "depths", title: "Depth and length", long: true, blocks })
+}
+
+const GRID_COLUMNS: [&str; DEPTH_BINS + 2] = [
+    "platform, lines, arm",
+    "0–10 %",
+    "10–20 %",
+    "20–30 %",
+    "30–40 %",
+    "40–50 %",
+    "50–60 %",
+    "60–70 %",
+    "70–80 %",
+    "80–90 %",
+    "90–100 %",
+    "all",
+];
+
+fn grid_row(row: &GridRow) -> [String; DEPTH_BINS + 2] {
+    let count = |cell: &GridCell| format!("{}/{}", cell.hits, cell.n);
+    std::array::from_fn(|at| match at {
+        0 => grid_label(row),
+        at => count(row.depths.get(at - 1).unwrap_or(&row.all)),
+    })
+}
+
+/// The figures of the heat map: heads of the columns, and rows.
+pub fn grid_table(grid: &Grid) -> (Vec<String>, Vec<Vec<String>>) {
+    let columns = GRID_COLUMNS.map(str::to_owned).to_vec();
+    (columns, grid.rows.iter().map(|row| grid_row(row).to_vec()).collect())
+}
+
+fn grid_label(row: &GridRow) -> String {
+    let lines =
+        row.rung.map_or_else(|| format!("{}–{}", row.lines[0], row.lines[1]), |rung| rung.to_string());
+    format!("{} {lines} · {}", row.platform.label(), arm_key_in_words(&row.arm))
+}
+
+/// Recall by needle depth and context length, as a chart.
+///
+/// # Errors
+/// [`ReportError::Chart`] when it cannot be drawn.
+pub fn heat_map(grid: &Grid) -> Result<Chart, ReportError> {
+    let row = |row: &GridRow| HeatRow {
+        label: grid_label(row),
+        cells: row.depths.iter().map(|cell| (cell.hits, cell.n)).collect(),
+    };
+    charts::heat(&grid.rows.iter().map(row).collect::<Vec<_>>())
 }
 
 fn capitalised(words: &str) -> String {

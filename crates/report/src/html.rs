@@ -97,9 +97,9 @@ fn block(block: &Block) -> Markup {
         Block::Heading(before, words) => html! { h3 { (chip(before)) " " (tame(words)) } },
         Block::Text(words) => html! { p { (tame(words)) } },
         Block::Table(rows) => table(rows),
-        Block::Chart { light, dark } => html! {
-            figure.light { (PreEscaped(light)) }
-            figure.dark { (PreEscaped(dark)) }
+        Block::Chart(chart) => html! {
+            figure.light { (PreEscaped(&chart.light)) }
+            figure.dark { (PreEscaped(&chart.dark)) }
         },
     }
 }

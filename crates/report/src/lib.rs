@@ -3,15 +3,20 @@
 //! `audits → GateDocument → html | markdown`. The document holds every figure as text once; a renderer only decides how
 //! it looks. Text of files is hostile and is shown as text.
 
-pub mod charts;
+mod charts;
 mod document;
 mod html;
+mod junit;
 mod markdown;
+mod pdf;
 mod text;
 
-pub use document::{Block, Cell, Chip, GateDocument, Section, SignOff, Table, Tone};
+pub use charts::{Chart, Spot};
+pub use document::{Block, Cell, Chip, GateDocument, Section, SignOff, Table, Tone, grid_table, heat_map};
 pub use html::html;
+pub use junit::junit;
 pub use markdown::{escape, markdown};
+pub use pdf::pdf;
 pub use text::tame;
 
 /// What every report says of a run on the demonstration pack.
@@ -24,4 +29,10 @@ pub enum ReportError {
     /// A chart could not be drawn.
     #[error("a chart could not be drawn: {0}; the tables hold the same figures")]
     Chart(String),
+    /// The JUnit document could not be written.
+    #[error("the JUnit document could not be written: {0}")]
+    Junit(String),
+    /// The pages could not be set.
+    #[error("the pages could not be set: {0}")]
+    Pdf(String),
 }

@@ -88,7 +88,7 @@ fn section(out: &mut String, section: &Section, rows: usize) {
                 let _ = writeln!(out, "{}\n", escape(words));
             }
             Block::Table(table) => self::table(out, table, rows),
-            Block::Chart { .. } => {}
+            Block::Chart(_) => {}
         }
     }
     let left = section.blocks.len().saturating_sub(most);

@@ -2,8 +2,8 @@
 //! beyond that is the journal and the protocol.
 
 use protocol::{
-    Backend, BackendInfo, Device, Event, FoundPack, Hello, Host, KvBytes, LoadedPack, Request, StageTimings, Stop, Trial,
-    TrialMemory, TrialResult, Worker,
+    Backend, BackendInfo, Device, Event, FoundPack, Hello, Host, KvBytes, LoadedPack, Request, StageTimings,
+    Stop, Trial, TrialMemory, TrialResult, Worker,
 };
 use std::io::{BufRead, Write};
 use std::time::Duration;

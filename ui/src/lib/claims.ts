@@ -1,3 +1,4 @@
+import { t } from "./look.svelte";
 import type { Audit } from "./types/Audit";
 
 /** A claim of a file beside what its rows give. */
@@ -39,7 +40,7 @@ function recomputed(audit: Audit): Record<string, unknown> {
 
 function shown(value: unknown): string {
   if (typeof value === "number") return String(Math.round(value * 1e4) / 1e4);
-  if (value === null) return "not measured";
-  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (value === null) return t().evidence.notMeasured;
+  if (typeof value === "boolean") return value ? t().common.yes : t().common.no;
   return typeof value === "string" ? value : JSON.stringify(value);
 }

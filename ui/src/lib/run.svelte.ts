@@ -1,6 +1,7 @@
 import { errorReport, type Backend } from "./backend/backend";
 import { seconds } from "./format";
 import { armName } from "./labels";
+import { t } from "./look.svelte";
 import type { ArmRecall } from "./types/ArmRecall";
 import type { ErrorReport } from "./types/ErrorReport";
 import type { LoadedPack } from "./types/LoadedPack";
@@ -93,12 +94,12 @@ export class LiveRun {
       case "started":
         this.started = event;
         this.phase = "loading";
-        this.#say(`engine started, ${event.trials} trials to go; loading the pack`);
+        this.#say(t().run.logStarted(event.trials));
         break;
       case "loaded":
         this.pack = event.pack;
         this.phase = "running";
-        this.#say(`${event.pack.name} loaded, computing in ${event.pack.compute_dtype}`);
+        this.#say(t().run.logLoaded(event.pack.name, event.pack.compute_dtype));
         break;
       case "trial-started":
         this.current = { rung: event.rung, sample: event.sample, arm: event.arm, stage: "prefill", tokens: 0 };
@@ -114,11 +115,11 @@ export class LiveRun {
         break;
       case "rung-done":
         this.paths = [...this.paths.filter((path) => !event.paths.includes(path)), ...event.paths];
-        this.#say(`rung ${event.rung} complete: ${event.paths.join(", ")}`);
+        this.#say(t().run.logRung(event.rung, event.paths.join(", ")));
         this.#onEvidence();
         break;
       case "finished":
-        this.#say("finished");
+        this.#say(t().run.logFinished);
         break;
     }
   }
@@ -133,10 +134,10 @@ export class LiveRun {
     this.trialSeconds += outcome.seconds;
     const restored = outcome.restored;
     const ran = restored
-      ? `, ${restored.positions} positions restored in ${restored.f_theta_layers + restored.capture_layers} layers`
+      ? t().run.logRestored(restored.positions, restored.f_theta_layers + restored.capture_layers)
       : "";
-    const verdict = outcome.hit ? "hit" : "miss";
-    this.#say(`rung ${rung} · sample ${sample} · ${armName(arm)}: ${verdict}, ${seconds(outcome.seconds)}${ran}`);
+    const verdict = outcome.hit ? t().common.hit : t().common.miss;
+    this.#say(t().run.logTrial(rung, sample, armName(arm), verdict, seconds(outcome.seconds)) + ran);
   }
 
   #say(line: string): void {

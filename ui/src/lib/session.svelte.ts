@@ -1,5 +1,6 @@
 import { Answer } from "./answer.svelte";
 import { Checklist } from "./checklist.svelte";
+import { SvelteSet } from "svelte/reactivity";
 import { unique } from "./text";
 import type { Tone } from "./components/Chip.svelte";
 import type { Backend } from "./backend/backend";
@@ -18,8 +19,18 @@ import type { Workspace } from "./types/Workspace";
 export const PLACES = ["preflight", "run", "evidence", "compare", "gate"] as const;
 export type Place = (typeof PLACES)[number];
 
-/** Key under which the last workspace is remembered. */
-const LAST_WORKSPACE = "workspace";
+/** Key under which workspaces are remembered, the last one first, and how many are. */
+const RECENT = "workspaces";
+const MOST_RECENT = 8;
+
+function remembered(): string[] {
+  try {
+    const stored: unknown = JSON.parse(localStorage.getItem(RECENT) ?? "[]");
+    return Array.isArray(stored) ? stored.filter((folder) => typeof folder === "string") : [];
+  } catch {
+    return [];
+  }
+}
 
 /** What the window is looking at. Places come and go; this stays, so that nothing is lost on the way between them. */
 export class Session {
@@ -27,6 +38,10 @@ export class Session {
   readonly run: LiveRun;
 
   place = $state<Place>("preflight");
+  /** Workspaces that were opened before, the last one first. */
+  recent = $state.raw<string[]>(remembered());
+  /** The dialog that exports a report is open. */
+  exporting = $state(false);
   readonly workspace = new Answer<Workspace>();
   /** Folder of the chosen pack. */
   pack = $state<string | null>(null);
@@ -46,10 +61,12 @@ export class Session {
   /** The evidence file that is open, if one is. */
   opened = $state<string | null>(null);
   readonly detail = new Answer<EvidenceDetail>();
+  /** Files that are ticked in the list. */
+  readonly selected = new SvelteSet<string>();
 
   readonly comparison = new Answer<ComparisonView>();
-  /** The two files to compare: baseline first. */
-  pair = $state<[string | null, string | null]>([null, null]);
+  /** The files to compare: baseline first. */
+  compared = $state.raw<string[]>([]);
   readonly gate = new Answer<GateReport>();
   /** Files that the gate does not look at. */
   excluded = $state<string[]>([]);
@@ -64,8 +81,9 @@ export class Session {
 
   /** Opens the workspace named on the command line, else the one of last time. */
   async begin(): Promise<void> {
-    const folder = (await this.backend.startingWorkspace()) ?? localStorage.getItem(LAST_WORKSPACE);
-    if (folder !== null) await this.open(folder);
+    const { workspace } = await this.backend.start();
+    const folder = workspace ?? this.recent[0];
+    if (folder !== undefined) await this.open(folder);
   }
 
   /** The chosen pack. */
@@ -106,19 +124,49 @@ export class Session {
   }
 
   async chooseWorkspace(): Promise<void> {
-    const folder = await this.backend.chooseWorkspace();
+    const folder = await this.backend.shell.chooseFolder();
     if (folder !== null) await this.open(folder);
+  }
+
+  async chooseEvidence(): Promise<void> {
+    await this.add(await this.backend.shell.chooseFiles());
+  }
+
+  forget(folder: string): void {
+    this.#remember(this.recent.filter((other) => other !== folder));
+  }
+
+  #remember(folders: string[]): void {
+    this.recent = folders.slice(0, MOST_RECENT);
+    localStorage.setItem(RECENT, JSON.stringify(this.recent));
   }
 
   async open(folder: string): Promise<void> {
     await this.workspace.ask(() => this.backend.openWorkspace(folder));
     const workspace = this.workspace.value;
     if (workspace === null) return;
-    localStorage.setItem(LAST_WORKSPACE, workspace.root);
+    this.#remember(unique([workspace.root, ...this.recent]));
+    this.#leave();
     const known = workspace.packs.some((pack) => pack.folder === this.pack);
     if (!known) await this.choosePack(workspace.packs[0]?.folder ?? null);
     await this.refreshEvidence();
   }
+
+  /** Forgets what belonged to the workspace before; a workspace that is opened again keeps it. */
+  #leave(): void {
+    const root = this.workspace.value?.root ?? "";
+    if (this.#root === root) return;
+    this.#root = root;
+    this.added = [];
+    this.opened = null;
+    this.selected.clear();
+    this.compared = [];
+    this.excluded = [];
+    this.counterpart = null;
+    this.gate.clear();
+    this.comparison.clear();
+  }
+  #root = "";
 
   async choosePack(folder: string | null): Promise<void> {
     this.pack = folder;
@@ -165,6 +213,17 @@ export class Session {
     else await this.#start([]);
   }
 
+  /** Goes to the run; there already, it starts. */
+  askToRun(): void {
+    if (this.place !== "run") this.place = "run";
+    else if (!this.run.active && !this.checking && this.spec !== null) void this.startRun();
+  }
+
+  openExport(): void {
+    this.place = "gate";
+    this.exporting = true;
+  }
+
   /** Starts the run in spite of what blocks it. */
   async startInSpite(): Promise<void> {
     const overridden = this.blocked ?? [];
@@ -196,7 +255,6 @@ export class Session {
   openEvidence(path: string): void {
     this.place = "evidence";
     this.opened = path;
-    const neighbours = this.evidence.value?.rows.map((row) => row.path) ?? [];
-    void this.detail.ask(() => this.backend.evidenceDetail(path, neighbours));
+    void this.detail.ask(() => this.backend.evidenceDetail(path));
   }
 }

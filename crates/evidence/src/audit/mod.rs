@@ -4,6 +4,7 @@
 
 mod arms;
 mod claims;
+mod kept;
 mod kinds;
 mod mac;
 mod neighbours;
@@ -26,13 +27,15 @@ use crate::{
     Finding,
     json::{At, integer},
 };
+pub use kept::{Beside, Kept};
 pub use neighbours::CrossFile;
-use neighbours::Needed;
+use neighbours::{Alone, Needed};
 use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use std::path::PathBuf;
+use std::sync::Arc;
 use ts_rs::TS;
 
 /// What a file's own gate comes to (RULES §6).
@@ -139,7 +142,7 @@ impl Case<'_> {
 
 /// Audits files that belong together: some rules look at the neighbours.
 pub fn audit(files: &[File]) -> Vec<Audit> {
-    neighbours::look(files.par_iter().map(audit_one).collect())
+    looked(files.par_iter().map(|file| Arc::new(audit_one(file))).collect())
 }
 
 /// What a scan found.
@@ -157,7 +160,7 @@ pub fn scan(places: &[Place], done: impl Fn() + Sync) -> Scan {
     let audited: Vec<Result<_, ReadError>> = places
         .par_iter()
         .map(|place| {
-            let audited = read::read(place).map(|file| audit_one(&file));
+            let audited = read::read(place).map(|file| Arc::new(audit_one(&file)));
             done();
             audited
         })
@@ -169,11 +172,20 @@ pub fn scan(places: &[Place], done: impl Fn() + Sync) -> Scan {
             Err(problem) => unreadable.push(problem),
         }
     }
-    Scan { audits: neighbours::look(read), unreadable }
+    Scan { audits: looked(read), unreadable }
+}
+
+/// Files that were audited alone, with what each tells of the others.
+fn looked(files: Vec<Arc<Alone>>) -> Vec<Audit> {
+    let told = neighbours::tell(&files);
+    let unshared = |file: Arc<Alone>| {
+        Arc::try_unwrap(file).map_or_else(|shared| shared.audit.clone(), |alone| alone.audit)
+    };
+    files.into_iter().zip(&told).map(|(file, told)| neighbours::joined(unshared(file), told)).collect()
 }
 
 /// The audit of one file alone, and what its neighbours need of it.
-fn audit_one(file: &File) -> (Audit, Needed) {
+fn audit_one(file: &File) -> Alone {
     let value = &file.value;
     let identity = identity(value, &file.name);
     let niah = normalise::niah(value);
@@ -231,7 +243,7 @@ fn audit_one(file: &File) -> (Audit, Needed) {
         verdict_strict_statistics: verdicts[2],
         integrity_ok,
     };
-    (audit, needed)
+    Alone { audit, needed }
 }
 
 /// The stored gate without the list of the reference's own codes, which is judged apart.

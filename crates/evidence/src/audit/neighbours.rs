@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use ts_rs::TS;
 
 const CODEC: &str = "k2a_kl_mac_smoke";
@@ -49,27 +50,42 @@ pub struct CrossFile {
     pub n: u64,
 }
 
-/// Adds what neighbours tell, then sorts the findings, errors first.
-pub(super) fn look(files: Vec<(Audit, Needed)>) -> Vec<Audit> {
-    let (mut audits, needed): (Vec<Audit>, Vec<Needed>) = files.into_iter().unzip();
+/// The audit of one file alone, and what its neighbours need of it.
+pub(super) struct Alone {
+    pub(super) audit: Audit,
+    pub(super) needed: Needed,
+}
+
+/// What neighbours tell of one file.
+pub(super) struct Told {
+    findings: Vec<Finding>,
+    cross_file: Option<CrossFile>,
+}
+
+/// What neighbours tell of each file.
+pub(super) fn tell(files: &[Arc<Alone>]) -> Vec<Told> {
+    let audits: Vec<&Audit> = files.iter().map(|file| &file.audit).collect();
+    let needed: Vec<&Needed> = files.iter().map(|file| &file.needed).collect();
     let scan = Neighbours { audits: &audits, needed: &needed, named: by_name(&audits) };
     let twins = scan.twins();
     let mut slopes = slope::ladder(&audits);
-    let told: Vec<(Vec<Finding>, Option<CrossFile>)> = (0..audits.len())
+    (0..audits.len())
         .map(|at| {
             let mut findings = scan.rules(at);
             findings.extend(slopes.remove(&at).unwrap_or_default());
             findings.extend(twins.get(&at).map(|other| duplicate(&audits[*other].name)));
-            (findings, scan.cross_file(at))
+            Told { findings, cross_file: scan.cross_file(at) }
         })
-        .collect();
-    for (audit, (findings, cross_file)) in audits.iter_mut().zip(told) {
-        audit.cross_file = cross_file;
-        audit.findings.extend(findings);
-        reconsider(audit);
-        audit.findings.sort_by_key(|finding| finding.severity);
-    }
-    audits
+        .collect()
+}
+
+/// Adds what neighbours told, then sorts the findings, errors first.
+pub(super) fn joined(mut audit: Audit, told: &Told) -> Audit {
+    audit.cross_file = told.cross_file.clone();
+    audit.findings.extend_from_slice(&told.findings);
+    reconsider(&mut audit);
+    audit.findings.sort_by_key(|finding| finding.severity);
+    audit
 }
 
 /// What neighbours told can change the verdict: a copied number that its source does not hold, a baseline of another model.
@@ -92,13 +108,13 @@ fn duplicate(other: &str) -> Finding {
 }
 
 struct Neighbours<'a> {
-    audits: &'a [Audit],
-    needed: &'a [Needed],
+    audits: &'a [&'a Audit],
+    needed: &'a [&'a Needed],
     /// By file name: a scan of thousands of ladders must not look through all files for every rung.
     named: BTreeMap<&'a OsStr, Vec<usize>>,
 }
 
-fn by_name(audits: &[Audit]) -> BTreeMap<&OsStr, Vec<usize>> {
+fn by_name<'a>(audits: &[&'a Audit]) -> BTreeMap<&'a OsStr, Vec<usize>> {
     let mut named: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (at, audit) in audits.iter().enumerate() {
         named.entry(audit.path.file_name().unwrap_or_default()).or_default().push(at);
@@ -127,7 +143,7 @@ impl Neighbours<'_> {
     }
 
     fn of_shape<'s>(&'s self, shape: &'s str) -> impl Iterator<Item = (usize, &'s Audit)> {
-        self.audits.iter().enumerate().filter(move |(_, audit)| audit.identity.shape == shape)
+        self.audits.iter().copied().enumerate().filter(move |(_, audit)| audit.identity.shape == shape)
     }
 
     /// A bound that was raised after the same measurement had failed a lower one.
@@ -202,7 +218,7 @@ impl Neighbours<'_> {
     fn sibling(&self, named: &str) -> Option<usize> {
         let stem = series(Path::new(named).file_name()?.to_str()?)?;
         let of_series = |(_, audit): &(usize, &Audit)| series(&audit.name) == Some(stem);
-        let found = self.audits.iter().enumerate().filter(of_series);
+        let found = self.audits.iter().copied().enumerate().filter(of_series);
         found.min_by_key(|(_, audit)| &audit.path).map(|(at, _)| at)
     }
 
@@ -245,7 +261,7 @@ impl Neighbours<'_> {
                 && niah.max_new_tokens == this.max_new_tokens
                 && niah.verifier == this.verifier
         };
-        let candidates = self.audits.iter().filter_map(|audit| {
+        let candidates = self.audits.iter().copied().filter_map(|audit| {
             let niah = audit.niah.as_ref().filter(|niah| comparable(niah))?;
             let oracle = niah.oracle()?;
             let same = sut.rows.iter().zip(&oracle.rows).filter(|(a, b)| a.text == b.text).count() as u64;

@@ -97,7 +97,7 @@ pub(super) fn bench(value: &Value, shape: &str, out: &mut Vec<Finding>) {
 }
 
 /// The rule on the rungs of one system, each in its own file; told in the file with the longest prompts.
-pub(super) fn ladder(audits: &[Audit]) -> BTreeMap<usize, Vec<Finding>> {
+pub(super) fn ladder(audits: &[&Audit]) -> BTreeMap<usize, Vec<Finding>> {
     let mut systems: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (at, audit) in audits.iter().enumerate() {
         if let Some(niah) = audit.niah.as_ref().filter(|niah| niah.decode != "reforward") {

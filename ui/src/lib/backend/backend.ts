@@ -1,73 +1,116 @@
-import type { ComparisonView } from "../types/ComparisonView";
+import type { Call } from "../types/Call";
 import type { Change } from "../types/Change";
 import type { Check } from "../types/Check";
+import type { ComparisonView } from "../types/ComparisonView";
+import type { Content } from "../types/Content";
+import type { DiffPart } from "../types/DiffPart";
 import type { DigestProgress } from "../types/DigestProgress";
+import type { Entry } from "../types/Entry";
 import type { ErrorReport } from "../types/ErrorReport";
 import type { EvidenceDetail } from "../types/EvidenceDetail";
 import type { EvidenceList } from "../types/EvidenceList";
 import type { Export } from "../types/Export";
 import type { Fixed } from "../types/Fixed";
 import type { GateReport } from "../types/GateReport";
+import type { GridView } from "../types/GridView";
 import type { OverriddenCheck } from "../types/OverriddenCheck";
+import type { PairView } from "../types/PairView";
 import type { PreflightReport } from "../types/PreflightReport";
 import type { PreflightRequest } from "../types/PreflightRequest";
+import type { PromptView } from "../types/PromptView";
+import type { Rendered } from "../types/Rendered";
+import type { ReportFormat } from "../types/ReportFormat";
 import type { RunEvent } from "../types/RunEvent";
 import type { RunSpec } from "../types/RunSpec";
+import type { Start } from "../types/Start";
 import type { Workspace } from "../types/Workspace";
+import type { Asking } from "./asking.svelte";
 
 /** Files dragged over or dropped into the window. */
 export type Drop = { kind: "over" } | { kind: "left" } | { kind: "dropped"; paths: string[] };
 
-/**
- * Everything that the window can ask for. One function a command of the program; a refused request rejects with an
- * {@link ErrorReport}. Nothing else in `ui/` knows how the program is reached.
- */
-export interface Backend {
-  /** The workspace named on the command line. */
-  startingWorkspace(): Promise<string | null>;
+/** What pages can be shown in: the way to the program, and what only a window or a browser can do. */
+export interface Shell {
+  /** Sends a call to the program; rejects with an {@link ErrorReport}. */
+  call(call: Call, onNews?: (news: unknown) => void): Promise<unknown>;
   /** Asks the user for a folder; null when they change their mind. */
-  chooseWorkspace(): Promise<string | null>;
-  openWorkspace(folder: string): Promise<Workspace>;
-
-  preflight(request: PreflightRequest): Promise<PreflightReport>;
-  preflightCheck(request: PreflightRequest, id: string): Promise<Check>;
-  /** What the fix of a check would do; null when there is nothing to do. */
-  preflightFixPreview(request: PreflightRequest, id: string): Promise<Change | null>;
-  preflightFix(request: PreflightRequest, id: string, onLine: (line: string) => void): Promise<Fixed>;
-  /** Resolves with the file that is what it was. */
-  preflightUndo(request: PreflightRequest, id: string): Promise<string>;
-  /** Hashes a pack's files; digests are kept. Ends early when another pack is to be hashed. */
-  preflightDigests(pack: string, onProgress: (progress: DigestProgress) => void): Promise<void>;
-  preflightMarkdown(report: PreflightReport): Promise<string>;
-
-  defaultSpec(pack: string): Promise<RunSpec>;
-  /** Rejects with what is wrong with the settings. */
-  checkSpec(spec: RunSpec): Promise<void>;
-  /** Runs to the end, in spite of the failing checks that are named; resolves with the evidence files. */
-  run(
-    spec: RunSpec,
-    out: string,
-    overridden: OverriddenCheck[],
-    onEvent: (event: RunEvent) => void,
-  ): Promise<string[]>;
-  cancelRun(): Promise<void>;
-
+  chooseFolder(): Promise<string | null>;
   /** Asks the user for evidence files; empty when they change their mind. */
-  chooseEvidence(): Promise<string[]>;
-  /** One row a readable file, one problem an unreadable one; folders among the paths are searched. */
-  listEvidence(paths: string[]): Promise<EvidenceList>;
-  /** One file, audited beside its neighbours. */
-  evidenceDetail(path: string, neighbours: string[]): Promise<EvidenceDetail>;
-
-  compare(paths: string[], baseline: string | null): Promise<ComparisonView>;
-  gate(paths: string[]): Promise<GateReport>;
-  reportMarkdown(request: Export): Promise<string>;
-  /** Asks the user where to, then writes; null when they change their mind. */
-  exportReport(request: Export): Promise<string | null>;
-
+  chooseFiles(): Promise<string[]>;
+  /** Gives a file to the user; resolves with where it went, null when they change their mind. */
+  save(file: Rendered): Promise<string | null>;
   copyText(text: string): Promise<void>;
-  /** Listens to files dragged into the window; returns a function that stops listening. */
-  onDrop(listener: (drop: Drop) => void): Promise<() => void>;
+  /** Listens to files dragged into the window; returns a function that stops listening. Null where paths never arrive. */
+  onDrop: ((listener: (drop: Drop) => void) => Promise<() => void>) | null;
+  /** What is asked in the page itself, where no native dialog can be opened. */
+  asking: Asking | null;
+}
+
+/** Everything that pages can ask for; what answers is the same whatever they are shown in. */
+export class Backend {
+  readonly shell: Shell;
+
+  constructor(shell: Shell) {
+    this.shell = shell;
+  }
+
+  /** The one place where an answer gets its type: `crates/api/src/desk.rs` says which. */
+  #ask<T>(call: Call, onNews?: (news: never) => void): Promise<T> {
+    return this.shell.call(call, onNews as (news: unknown) => void) as Promise<T>;
+  }
+
+  start = () => this.#ask<Start>({ call: "start" });
+  openWorkspace = (folder: string) => this.#ask<Workspace>({ call: "open-workspace", folder });
+  complete = (text: string) => this.#ask<Entry[]>({ call: "complete", text });
+
+  preflight = (request: PreflightRequest) => this.#ask<PreflightReport>({ call: "preflight", request });
+  preflightCheck = (request: PreflightRequest, id: string) => this.#ask<Check>({ call: "preflight-check", request, id });
+  /** What the fix of a check would do; null when there is nothing to do. */
+  preflightFixPreview = (request: PreflightRequest, id: string) =>
+    this.#ask<Change | null>({ call: "preflight-fix-preview", request, id });
+  preflightFix = (request: PreflightRequest, id: string, onLine: (line: string) => void) =>
+    this.#ask<Fixed>({ call: "preflight-fix", request, id }, onLine);
+  /** Resolves with the file that is what it was. */
+  preflightUndo = (request: PreflightRequest, id: string) => this.#ask<string>({ call: "preflight-undo", request, id });
+  /** Hashes a pack's files; digests are kept. Ends early when another pack is to be hashed. */
+  preflightDigests = (pack: string, onProgress: (progress: DigestProgress) => void) =>
+    this.#ask<null>({ call: "preflight-digests", pack }, onProgress);
+  preflightMarkdown = (report: PreflightReport) => this.#ask<string>({ call: "preflight-markdown", report });
+
+  defaultSpec = (pack: string) => this.#ask<RunSpec>({ call: "default-spec", pack });
+  /** Rejects with what is wrong with the settings. */
+  checkSpec = (spec: RunSpec) => this.#ask<null>({ call: "check-spec", spec });
+  /** Runs to the end, in spite of the failing checks that are named; resolves with the evidence files. */
+  run = (spec: RunSpec, out: string, overridden: OverriddenCheck[], onEvent: (event: RunEvent) => void) =>
+    this.#ask<string[]>({ call: "run", spec, out, overridden }, onEvent);
+  cancelRun = () => this.#ask<null>({ call: "cancel-run" });
+
+  /** One row a readable file, one problem an unreadable one; folders among the paths are searched. */
+  listEvidence = (paths: string[]) => this.#ask<EvidenceList>({ call: "list-evidence", paths });
+  /** One file of the list, audited beside the others. */
+  evidenceDetail = (path: string) => this.#ask<EvidenceDetail>({ call: "evidence-detail", path });
+  prompt = (path: string, sample: number) => this.#ask<PromptView>({ call: "prompt", path, sample });
+  /** Recall by depth and length, of one arm or of all. */
+  grid = (paths: string[], arm: string | null) => this.#ask<GridView>({ call: "grid", paths, arm });
+
+  compare = (paths: string[], baseline: string) => this.#ask<ComparisonView>({ call: "compare", paths, baseline });
+  /** CUDA and Mac files that belong side by side, the most comparable first. */
+  pairs = (paths: string[]) => this.#ask<PairView[]>({ call: "pairs", paths });
+  diff = (old: string, other: string) => this.#ask<DiffPart[]>({ call: "diff", old, new: other });
+
+  gate = (paths: string[]) => this.#ask<GateReport>({ call: "gate", paths });
+  report = (request: Export, format: ReportFormat) => this.#ask<Rendered>({ call: "report", request, format });
+}
+
+/** Text of a file that was rendered; null where it holds bytes. */
+export function textOf(content: Content): string | null {
+  return "text" in content ? content.text : null;
+}
+
+/** The bytes of a file that was rendered. */
+export function bytesOf(content: Content): Uint8Array<ArrayBuffer> {
+  if ("text" in content) return new Uint8Array(new TextEncoder().encode(content.text));
+  return Uint8Array.from(atob(content.base64), (character) => character.charCodeAt(0));
 }
 
 /** Whatever was thrown, as an error that can be shown. */

@@ -1,0 +1,403 @@
+//! The whole surface once: every call that a window or a browser can make, as data, and what answers it.
+//!
+//! A front end sends a [`Call`] and gets JSON back, news on the way. How the two travel (a window's bridge, HTTP) is all that
+//! front ends have to know.
+
+use crate::evidence_view::{baseline_first, comparison, detail, grid_view, judge, looked_row, whole};
+use crate::export::render;
+use crate::prompts_view::prompt;
+use crate::{
+    Begin, Cancel, EngineProgram, ErrorReport, EvidenceList, Export, HostKey, Machine, PreflightReport,
+    PreflightRequest, ReportFormat, Run, RunError, Target, data_folder, error,
+};
+use evidence::{Audit, Beside, Kept, OverriddenCheck};
+use protocol::RunSpec;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use ts_rs::TS;
+
+/// Everything that a front end can ask for. The answer's type stands behind each; refusals are [`ErrorReport`]s.
+#[derive(Clone, Debug, Deserialize, TS)]
+#[serde(tag = "call", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+#[expect(clippy::large_enum_variant, reason = "one call at a time; a box would only be in the way")]
+pub enum Call {
+    /// What the program was started with: [`Start`].
+    Start,
+    /// Looks through a folder: [`Workspace`](crate::Workspace).
+    OpenWorkspace {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// Folders and files whose path begins so, for a field in which a path is typed: [`Entry`](crate::Entry)s.
+    Complete {
+        /// What is typed.
+        text: String,
+    },
+    /// Every check of a pack: [`PreflightReport`].
+    Preflight {
+        /// What is asked about.
+        request: PreflightRequest,
+    },
+    /// One check again: [`preflight::Check`].
+    PreflightCheck {
+        /// What is asked about.
+        request: PreflightRequest,
+        /// The check.
+        id: String,
+    },
+    /// What a fix would change: [`preflight::Change`], or null.
+    PreflightFixPreview {
+        /// What is asked about.
+        request: PreflightRequest,
+        /// The check.
+        id: String,
+    },
+    /// Makes a fix; lines of a command that takes long are news: [`preflight::Fixed`].
+    PreflightFix {
+        /// What is asked about.
+        request: PreflightRequest,
+        /// The check.
+        id: String,
+    },
+    /// Takes a fix back: the file.
+    PreflightUndo {
+        /// What is asked about.
+        request: PreflightRequest,
+        /// The check.
+        id: String,
+    },
+    /// Hashes what a pack's manifest states digests of, until done or until asked again; [`preflight::DigestProgress`] is news.
+    PreflightDigests {
+        /// Folder of the pack.
+        pack: PathBuf,
+    },
+    /// The checklist as Markdown.
+    PreflightMarkdown {
+        /// The checklist.
+        report: PreflightReport,
+    },
+    /// Settings that a run form starts from: [`RunSpec`].
+    DefaultSpec {
+        /// Folder of the pack.
+        pack: PathBuf,
+    },
+    /// Null, or what is wrong with the settings.
+    CheckSpec {
+        /// The settings.
+        spec: RunSpec,
+    },
+    /// Runs to the end, one run at a time on each target; [`RunEvent`](crate::RunEvent)s are news: the evidence files.
+    Run {
+        /// The settings.
+        spec: RunSpec,
+        /// Where.
+        target: Target,
+        /// Folder for the evidence.
+        out: PathBuf,
+        /// Failing checks that the user decided to run in spite of.
+        overridden: Vec<OverriddenCheck>,
+        /// Whether trials that earlier runs have finished are taken over.
+        reuse: bool,
+    },
+    /// Goes on with a run that has not ended, as `Run` does.
+    ContinueRun {
+        /// The run.
+        id: String,
+        /// Where it happens.
+        target: Target,
+    },
+    /// Stops the run that is going on there.
+    CancelRun {
+        /// Where.
+        target: Target,
+    },
+    /// Runs that have not ended and that nobody works on: [`JournalledRun`](crate::JournalledRun)s.
+    UnfinishedRuns,
+    /// Forgets a run that shall not be continued.
+    DiscardRun {
+        /// The run.
+        id: String,
+    },
+    /// Machines for runs that are known: [`Machine`]s.
+    Targets,
+    /// The key that a host shows: [`HostKey`].
+    TargetKey {
+        /// The host.
+        host: String,
+    },
+    /// Keeps a machine and pins its key.
+    AddTarget {
+        /// The machine.
+        machine: Machine,
+        /// Its key, of which the user has approved.
+        key: HostKey,
+    },
+    /// What a run would find there: [`TargetReport`](crate::TargetReport).
+    TestTarget {
+        /// The host.
+        host: String,
+    },
+    /// Copies a program there and uses it from now on: [`Machine`].
+    CopyToTarget {
+        /// The host.
+        host: String,
+        /// The program; null for this one.
+        binary: Option<PathBuf>,
+    },
+    /// Forgets a machine and its key: whether it was known.
+    RemoveTarget {
+        /// The host.
+        host: String,
+    },
+    /// One row a file; folders are searched: [`EvidenceList`].
+    ListEvidence {
+        /// Files and folders.
+        paths: Vec<PathBuf>,
+    },
+    /// One file of the list in full: [`EvidenceDetail`](crate::EvidenceDetail).
+    EvidenceDetail {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The prompt of a sample, with its needle and what of it is evicted: [`PromptView`](crate::PromptView).
+    Prompt {
+        /// The file.
+        path: PathBuf,
+        /// Sample, from 0.
+        sample: usize,
+    },
+    /// Recall by depth and length over files: [`GridView`](crate::GridView).
+    Grid {
+        /// The files.
+        paths: Vec<PathBuf>,
+        /// One arm only.
+        arm: Option<String>,
+    },
+    /// Files side by side: [`ComparisonView`](crate::ComparisonView).
+    Compare {
+        /// The files.
+        paths: Vec<PathBuf>,
+        /// The one that the others are compared with.
+        baseline: PathBuf,
+    },
+    /// Files of two platforms that belong side by side, the most comparable first: [`PairView`](crate::PairView)s.
+    Pairs {
+        /// The files.
+        paths: Vec<PathBuf>,
+    },
+    /// How a text became another one, word by word: [`DiffPart`](crate::DiffPart)s.
+    Diff {
+        /// The text.
+        old: String,
+        /// The other one.
+        new: String,
+    },
+    /// The verdicts: [`evidence::GateReport`].
+    Gate {
+        /// The files.
+        paths: Vec<PathBuf>,
+    },
+    /// A report, ready to be shown or saved: [`Rendered`](crate::Rendered).
+    Report {
+        /// What it is made from.
+        request: Export,
+        /// As what.
+        format: ReportFormat,
+    },
+}
+
+/// What the program was started with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
+pub struct Start {
+    /// The workspace named on the command line.
+    pub workspace: Option<PathBuf>,
+    /// Version of the program.
+    pub version: &'static str,
+}
+
+/// Told while a call is answered, each as JSON; says whether anybody still listens.
+pub type News<'a> = &'a (dyn Fn(String) -> bool + Sync);
+
+/// Answers calls, and keeps what lies between them.
+#[derive(Default)]
+pub struct Desk {
+    workspace: Option<PathBuf>,
+    /// Stops the run that is going on on a target.
+    running: Mutex<BTreeMap<Target, Cancel>>,
+    /// Counts requests to hash a pack: the newest is the one that goes on.
+    hashing: AtomicU64,
+    /// Files as they were read last.
+    kept: Mutex<Kept>,
+    /// The evidence list as it was shown last.
+    listed: Mutex<Option<Beside>>,
+}
+
+impl Desk {
+    /// A desk with the workspace that was named on the command line.
+    pub fn new(workspace: Option<PathBuf>) -> Self {
+        Self { workspace, ..Self::default() }
+    }
+
+    /// Answers a call with JSON. Blocks until it is answered; calls may come from several threads.
+    pub fn answer(&self, call: Call, news: News) -> Result<String, ErrorReport> {
+        match call {
+            Call::Start => json(&Start { workspace: self.workspace.clone(), version: crate::VERSION }),
+            Call::OpenWorkspace { folder } => json(&crate::open_workspace(&folder)?),
+            Call::Complete { text } => json(&crate::complete(&text)),
+            Call::Preflight { request } => json(&crate::preflight(&request, &program()?)?),
+            Call::PreflightCheck { request, id } => {
+                json(&crate::preflight_check(&request, &program()?, &id)?)
+            }
+            Call::PreflightFixPreview { request, id } => json(&crate::preflight_fix_preview(&request, &id)?),
+            Call::PreflightFix { request, id } => {
+                json(&crate::preflight_fix(&request, &id, &mut |line| _ = told(news, &line))?)
+            }
+            Call::PreflightUndo { request, id } => json(&crate::preflight_undo(&request, &id)?),
+            Call::PreflightDigests { pack } => json(&self.hash(&pack, news)?),
+            Call::PreflightMarkdown { report } => json(&crate::preflight_markdown(&report)),
+            Call::DefaultSpec { pack } => json(&crate::default_spec(&pack)),
+            Call::CheckSpec { spec } => json(&spec.check().map_err(RunError::from)?),
+            Call::Run { spec, target, out, overridden, reuse } => {
+                let begin = if reuse { Begin::Reuse } else { Begin::Anew };
+                let (program, data) = (program()?, data_folder()?);
+                let run = |cancel| {
+                    Ok(Run {
+                        spec,
+                        target: target.clone(),
+                        out,
+                        program,
+                        data,
+                        begin,
+                        shard: None,
+                        cancel,
+                        overridden,
+                    })
+                };
+                json(&self.run(&target, run, news)?)
+            }
+            Call::ContinueRun { id, target } => {
+                let (program, data) = (program()?, data_folder()?);
+                json(&self.run(&target, |cancel| Run::resume(&data, &id, program, cancel), news)?)
+            }
+            Call::CancelRun { target } => json(&self.cancel(&target)),
+            Call::UnfinishedRuns => json(&crate::unfinished_runs(&data_folder()?)?),
+            Call::DiscardRun { id } => json(&crate::discard_run(&data_folder()?, &id)?),
+            Call::Targets => json(&crate::targets(&data_folder()?)?),
+            Call::TargetKey { host } => json(&crate::target_key(&data_folder()?, &host)?),
+            Call::AddTarget { machine, key } => json(&crate::add_target(&data_folder()?, &machine, &key)?),
+            Call::TestTarget { host } => json(&crate::test_target(&data_folder()?, &host)?),
+            Call::CopyToTarget { host, binary } => {
+                json(&crate::copy_to_target(&data_folder()?, &host, binary.as_deref())?)
+            }
+            Call::RemoveTarget { host } => json(&crate::remove_target(&data_folder()?, &host)?),
+            Call::ListEvidence { paths } => json(&self.list(&paths)),
+            Call::EvidenceDetail { path } => json(&detail(self.audit(&path)?)?),
+            Call::Prompt { path, sample } => json(&prompt(&self.audit(&path)?, sample)?),
+            Call::Grid { paths, arm } => json(&grid_view(&self.audits(&paths)?, arm.as_deref())?),
+            Call::Compare { paths, baseline } => {
+                json(&comparison(self.in_order(&baseline_first(&paths, &baseline))?)?)
+            }
+            Call::Pairs { paths } => json(&crate::pairs(&self.audits(&paths)?)),
+            Call::Diff { old, new } => json(&crate::diff(&old, &new)),
+            Call::Gate { paths } => json(&judge(&self.audits(&paths)?, None)?),
+            Call::Report { request, format } => {
+                json(&render(&self.audits(&request.paths)?, &request, format)?)
+            }
+        }
+    }
+
+    fn hash(&self, pack: &Path, news: News) -> Result<(), ErrorReport> {
+        let turn = self.hashing.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut go_on = |progress| told(news, &progress) && self.hashing.load(Ordering::Relaxed) == turn;
+        crate::preflight_digests(pack, &mut go_on)
+    }
+
+    fn run(
+        &self,
+        target: &Target,
+        run: impl FnOnce(Cancel) -> Result<Run, RunError>,
+        news: News,
+    ) -> Result<Vec<PathBuf>, ErrorReport> {
+        let cancel = Cancel::default();
+        self.claim(target, &cancel)?;
+        // Evidence is worth its time also when nobody listens any more.
+        let outcome = run(cancel).and_then(|run| run.execute(|event| _ = told(news, &event)));
+        locked(&self.running).remove(target);
+        Ok(outcome?)
+    }
+
+    fn claim(&self, target: &Target, cancel: &Cancel) -> Result<(), ErrorReport> {
+        let mut running = locked(&self.running);
+        if running.contains_key(target) {
+            let message = format!("a run is going on on {target}");
+            return Err(error::report("busy", message, "wait for it, or cancel it"));
+        }
+        running.insert(target.clone(), cancel.clone());
+        Ok(())
+    }
+
+    fn cancel(&self, target: &Target) {
+        if let Some(cancel) = locked(&self.running).get(target) {
+            cancel.cancel();
+        }
+    }
+
+    /// The list, reading only what has changed since the last one.
+    fn list(&self, paths: &[PathBuf]) -> EvidenceList {
+        let places = evidence::find(paths);
+        let mut kept = locked(&self.kept);
+        kept.retain(&places);
+        let beside = kept.look(&places);
+        let list = EvidenceList {
+            rows: beside.audits().map(|audit| looked_row(&audit)).collect(),
+            problems: beside.unreadable.iter().map(crate::unreadable).collect(),
+        };
+        *locked(&self.listed) = Some(beside);
+        list
+    }
+
+    /// A file as the list shows it, audited beside the others.
+    fn audit(&self, path: &Path) -> Result<Audit, ErrorReport> {
+        let listed = locked(&self.listed).as_ref().and_then(|beside| beside.audit(path));
+        listed.map_or_else(|| crate::load(&[path.to_owned()]).and_then(|audits| only(audits, path)), Ok)
+    }
+
+    /// Audits of all files below the paths; one that cannot be read is the error.
+    fn audits(&self, paths: &[PathBuf]) -> Result<Vec<Audit>, ErrorReport> {
+        whole(locked(&self.kept).look(&crate::find_evidence(paths)?).scan())
+    }
+
+    /// Audits of these files, in this order.
+    fn in_order(&self, paths: &[PathBuf]) -> Result<Vec<Audit>, ErrorReport> {
+        let mut audits = self.audits(paths)?;
+        audits.sort_by_key(|audit| paths.iter().position(|path| *path == audit.path));
+        Ok(audits)
+    }
+}
+
+fn only(audits: Vec<Audit>, path: &Path) -> Result<Audit, ErrorReport> {
+    let found = audits.into_iter().find(|audit| audit.path == path);
+    found.ok_or_else(|| {
+        error::report("no-evidence", format!("{} is no file", path.display()), "open it again")
+    })
+}
+
+fn program() -> Result<EngineProgram, ErrorReport> {
+    crate::program_beside()
+}
+
+fn told(news: News, what: &impl Serialize) -> bool {
+    json(what).is_ok_and(news)
+}
+
+fn json(answer: &impl Serialize) -> Result<String, ErrorReport> {
+    let fault = "this is a fault of the program: report it with what you did last";
+    serde_json::to_string(answer).map_err(|e| error::report("answer", e, fault))
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,199 @@
+//! The report as pages, set by typst: vector charts, embedded fonts, tags for screen readers.
+
+use crate::document::{Block, Cell, Chip, GateDocument, Section, Table, Tone};
+use crate::text::{tame, width};
+use crate::{DEMO, ReportError};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use typst::diag::{FileError, FileResult, SourceDiagnostic};
+use typst::foundations::{Bytes, Datetime, Duration, Smart};
+use typst::syntax::{FileId, RootedPath, Source, VirtualPath, VirtualRoot};
+use typst::text::{Font, FontBook};
+use typst::utils::LazyHash;
+use typst::{Library, LibraryExt, World};
+use typst_kit::fonts::FontStore;
+use typst_layout::PagedDocument;
+use typst_pdf::PdfOptions;
+
+const TEMPLATE: &str = include_str!("report.typ");
+/// Rows of a table that are printed; the HTML report holds the others.
+const ROWS: usize = 400;
+/// Blocks of a long section that are printed.
+const BLOCKS: usize = 300;
+/// Characters of a cell that are printed.
+const CELL: usize = 600;
+
+/// The fonts of the program first, so that a report looks the same everywhere; those of the system for scripts that it has
+/// no letters for. Each file holds the ones that it uses.
+static FONTS: LazyLock<FontStore> = LazyLock::new(|| {
+    let mut fonts = FontStore::new();
+    fonts.extend(typst_kit::fonts::embedded());
+    fonts.extend(typst_kit::fonts::system());
+    fonts
+});
+static LIBRARY: LazyLock<LazyHash<Library>> = LazyLock::new(|| LazyHash::new(Library::default()));
+
+/// Renders the report as PDF.
+///
+/// # Errors
+/// [`ReportError::Pdf`] when it cannot be set.
+pub fn pdf(document: &GateDocument) -> Result<Vec<u8>, ReportError> {
+    let pages = Pages::new(document);
+    let set = typst::compile::<PagedDocument>(&pages).output.map_err(|problems| told(&problems))?;
+    let options =
+        PdfOptions { creator: Smart::Custom(Some("Kakeya Gate".to_owned())), ..PdfOptions::default() };
+    typst_pdf::pdf(&set, &options).map_err(|problems| told(&problems))
+}
+
+fn told(problems: &[SourceDiagnostic]) -> ReportError {
+    let words: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
+    ReportError::Pdf(words.join("; "))
+}
+
+/// What typst may read: the template, the data and the charts; no file of the machine.
+struct Pages {
+    main: Source,
+    files: BTreeMap<FileId, Bytes>,
+}
+
+fn id(name: &str) -> FileId {
+    let path = VirtualPath::new(name).unwrap_or_else(|_| VirtualPath::root());
+    FileId::new(RootedPath::new(VirtualRoot::Project, path))
+}
+
+impl Pages {
+    fn new(document: &GateDocument) -> Self {
+        let mut files = BTreeMap::new();
+        let data = data(document, &mut files);
+        files.insert(id("report.json"), Bytes::from_string(data.to_string()));
+        Self { main: Source::new(id("report.typ"), TEMPLATE.to_owned()), files }
+    }
+}
+
+impl World for Pages {
+    fn library(&self) -> &LazyHash<Library> {
+        &LIBRARY
+    }
+
+    fn book(&self) -> &LazyHash<FontBook> {
+        FONTS.book()
+    }
+
+    fn main(&self) -> FileId {
+        self.main.id()
+    }
+
+    fn source(&self, asked: FileId) -> FileResult<Source> {
+        if asked == self.main.id() { Ok(self.main.clone()) } else { Err(FileError::AccessDenied) }
+    }
+
+    fn file(&self, asked: FileId) -> FileResult<Bytes> {
+        self.files.get(&asked).cloned().ok_or(FileError::AccessDenied)
+    }
+
+    fn font(&self, index: usize) -> Option<Font> {
+        FONTS.font(index)
+    }
+
+    fn today(&self, _: Option<Duration>) -> Option<Datetime> {
+        None
+    }
+}
+
+fn data(document: &GateDocument, charts: &mut BTreeMap<FileId, Bytes>) -> Value {
+    let sign_off = &document.sign_off;
+    let verdict = Chip::from(document.verdict);
+    let notes: Vec<String> = sign_off.notes.lines().map(tame).collect();
+    let sections: Vec<Value> = document.sections.iter().map(|part| section(part, charts)).collect();
+    json!({
+        "brand": "Kakeya Gate",
+        "title": format!("Gate report: {}", verdict.word),
+        "made": format!("Made {} by Kakeya Gate {}", tame(&sign_off.generated_at), tame(&sign_off.program_version)),
+        "verdict": chip(&verdict),
+        "headline": tame(&document.headline),
+        "reviewer": if sign_off.reviewer.trim().is_empty() { "nobody signed yet".to_owned() } else { tame(&sign_off.reviewer) },
+        "notes": if notes.is_empty() { vec!["none".to_owned()] } else { notes },
+        "demo": if document.demo_files.is_empty() { "" } else { DEMO },
+        "sections": sections,
+    })
+}
+
+fn section(section: &Section, charts: &mut BTreeMap<FileId, Bytes>) -> Value {
+    let blocks: Vec<Value> = section.blocks.iter().take(BLOCKS).map(|part| block(part, charts)).collect();
+    json!({ "title": section.title, "blocks": blocks })
+}
+
+fn block(block: &Block, charts: &mut BTreeMap<FileId, Bytes>) -> Value {
+    match block {
+        Block::Heading(before, words) => {
+            json!({ "kind": "heading", "chip": chip(before), "text": tame(words) })
+        }
+        Block::Text(words) => json!({ "kind": "text", "text": tame(words) }),
+        Block::Table(rows) => table(rows),
+        Block::Chart(chart) => {
+            let file = format!("chart-{}.svg", charts.len());
+            charts.insert(id(&file), Bytes::from_string(chart.light.clone()));
+            json!({ "kind": "chart", "file": file, "width": chart.width, "alt": tame(&chart.title) })
+        }
+    }
+}
+
+fn table(table: &Table) -> Value {
+    let rows: Vec<Vec<Value>> =
+        table.rows.iter().take(ROWS).map(|row| row.iter().map(cell).collect()).collect();
+    let left = table.rows.len().saturating_sub(ROWS);
+    json!({
+        "kind": "table",
+        "caption": tame(&table.caption),
+        "columns": table.columns,
+        "widths": widths(table),
+        "rows": rows,
+        "left": left,
+        "note": format!("… and {left} more in the HTML report."),
+    })
+}
+
+/// Shares of the columns: by their longest words, within bounds, so that a long text wraps and a figure does not.
+fn widths(table: &Table) -> Vec<f64> {
+    let longest = |at: usize| {
+        let cells = table.rows.iter().take(ROWS).filter_map(|row| row.get(at));
+        cells.map(|cell| width(words(cell), 1.0)).fold(0.0, f64::max)
+    };
+    let head = |name: &str| name.split(' ').map(|word| width(word, 1.0)).fold(0.0, f64::max);
+    table
+        .columns
+        .iter()
+        .enumerate()
+        .map(|(at, name)| longest(at).min(24.0).max(head(name)).max(3.0))
+        .collect()
+}
+
+fn words(cell: &Cell) -> &str {
+    match cell {
+        Cell::Text(words) | Cell::Number(words) | Cell::Code(words) => words,
+        Cell::Chip(chip) => &chip.word,
+    }
+}
+
+fn cell(cell: &Cell) -> Value {
+    let kind = match cell {
+        Cell::Text(_) => "text",
+        Cell::Number(_) => "number",
+        Cell::Code(_) => "code",
+        Cell::Chip(verdict) => return json!({ "kind": "chip", "chip": chip(verdict) }),
+    };
+    let short: String = words(cell).chars().take(CELL).collect();
+    json!({ "kind": kind, "text": tame(&short) })
+}
+
+fn chip(chip: &Chip) -> Value {
+    let tone = match chip.tone {
+        Tone::Pass => "pass",
+        Tone::Warn => "warn",
+        Tone::Fail => "fail",
+        Tone::Undecided => "undecided",
+        Tone::Neutral => "neutral",
+    };
+    json!({ "tone": tone, "word": tame(&chip.word) })
+}

@@ -1,0 +1,132 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { afterEach, expect, test } from "vitest";
+import { accessible, demoPack, Desk, file, go, picture, workspace } from "./desk";
+
+let desk: Desk | null = null;
+afterEach(async () => {
+  await desk?.close();
+  desk = null;
+});
+
+const PLACES = ["preflight", "run", "evidence", "compare", "gate"];
+
+test("nothing is open yet", async () => {
+  desk = await Desk.open(null);
+  const page = await desk.page();
+  await page.waitForSelector(".empty");
+  await picture(page, "empty-start");
+  await accessible(page, "start");
+});
+
+test("an empty folder: every place says what it needs", async () => {
+  desk = await Desk.open(workspace());
+  const page = await desk.page();
+  for (const place of PLACES) {
+    await go(page, place);
+    await page.waitForSelector(".empty");
+    await picture(page, `empty-${place}`);
+    await accessible(page, `empty ${place}`);
+  }
+});
+
+/** A needle file of our own making. */
+function evidence(texts: string[], extra: object = {}): string {
+  const rows = { per_sample_correct: texts.map(() => true), per_sample_decoded: texts, recall: 1, n: texts.length };
+  return JSON.stringify({
+    schema_version: 2,
+    kind: "k3_integrated_niah_acceptance",
+    config: { seed: 42, n_samples: texts.length, haystack_min_lines: 18, haystack_max_lines: 22, sink_size: 4, window_size: 64, max_new_tokens: 24 },
+    results: { k3_cross_model: rows, oracle: rows },
+    gate: { recall_delta_within_5pp: true },
+    ...extra,
+  });
+}
+
+const ATTACK = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
+
+test("hostile and foreign texts are shown as text, whatever their length and direction", async () => {
+  const long = "the secret ".repeat(1000);
+  const texts = [ATTACK, "\u001b[31mred\u001b[0m \u202egnitfel", "קוד סודי BETA-1409 שלום", "👩‍👩‍👧 🇨🇳 密码是", long];
+  const name = `${"very-long-file-name-".repeat(11)}.json`;
+  desk = await Desk.open(
+    workspace(
+      demoPack,
+      file("evidence/hostile.json", evidence(texts, { verifier: ATTACK, [ATTACK]: ATTACK })),
+      file("evidence/twin.json", evidence(texts.toReversed())),
+      file(`evidence/${name}`, evidence(["BETA-1409"])),
+      file("evidence/empty.json", ""),
+      file("evidence/list.json", "[1, 2]"),
+    ),
+  );
+  const page = await desk.page();
+  await go(page, "evidence");
+  await page.waitForSelector("tr[data-file='hostile.json']");
+  expect(await page.textContent("main")).toContain("empty.json is empty");
+  await picture(page, "hostile-list");
+  await accessible(page, "hostile list");
+  await page.click("tr[data-file='hostile.json'] button.name");
+  await page.waitForSelector("[data-findings]");
+  for (const i of texts.keys()) {
+    await page.locator(".samples button.link").nth(i).click();
+    await page.waitForSelector(`[data-sample='${i}']`);
+  }
+  await picture(page, "hostile-sample");
+  await go(page, "compare");
+  await page.waitForSelector("[data-comparison]");
+  await page.locator("[data-matrix] button.link").first().click();
+  await page.waitForSelector("[data-diff] del");
+  await picture(page, "hostile-compare");
+  await go(page, "gate");
+  await page.waitForSelector("[data-cell]");
+  await page.click("#export");
+  await page.waitForSelector("iframe");
+  expect(await page.title()).toBe("Kakeya Gate");
+  expect(await page.locator("main img[src=x], main script").count()).toBe(0);
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
+  expect(wide, "nothing widens the page").toBe(false);
+});
+
+test("ten thousand files: few rows are in the document, the list answers at once", async () => {
+  const many = Array.from({ length: 10_000 }, (_, i) => file(`evidence/${String(i % 97)}/f${String(i)}.json`, evidence([`BETA-${String(i)}`])));
+  desk = await Desk.open(workspace(...many));
+  const page = await desk.page();
+  await go(page, "evidence");
+  await page.waitForSelector("tr[data-file]", { timeout: 120_000 });
+  expect(await page.getAttribute("table", "aria-rowcount")).toBe("10001");
+  expect(await page.locator("tr[data-file]").count()).toBeLessThan(60);
+  await picture(page, "many");
+  const took = await page.evaluate(async () => {
+    const box = document.querySelector("[role=region]");
+    const painted = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    const began = performance.now();
+    for (let i = 1; i <= 20; i++) {
+      box?.scrollTo(0, i * 20_000);
+      await painted();
+    }
+    return (performance.now() - began) / 20;
+  });
+  expect(took, "milliseconds a jump of 400 rows, two frames of it waiting").toBeLessThan(120);
+  const began = Date.now();
+  await page.fill("input[type=search]", "f9999.json");
+  await page.waitForSelector("tr[data-file='f9999.json']");
+  expect(Date.now() - began, "milliseconds to narrow down").toBeLessThan(1500);
+  const opened = Date.now();
+  await page.click("tr[data-file='f9999.json'] button.name");
+  await page.waitForSelector("[data-findings]");
+  expect(Date.now() - opened, "milliseconds to open one of them").toBeLessThan(1500);
+});
+
+test("an error of the program is told with what to do", async () => {
+  desk = await Desk.open(workspace(demoPack));
+  const page = await desk.page();
+  await page.waitForSelector("[data-preflight=done]");
+  await page.keyboard.press("Control+o");
+  await page.fill("input[name=path]", "/no/such/folder");
+  await page.press("input[name=path]", "Enter");
+  await page.waitForSelector("[role=alert]");
+  expect(await page.textContent("[role=alert]")).toContain("choose a folder that exists");
+  await picture(page, "error");
+  await accessible(page, "error");
+  expect(existsSync(join("/no", "such"))).toBe(false);
+});

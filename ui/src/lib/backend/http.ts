@@ -1,0 +1,91 @@
+import { Asking } from "./asking.svelte";
+import { bytesOf, type Shell } from "./backend";
+import type { Call } from "../types/Call";
+import type { Rendered } from "../types/Rendered";
+
+/** Where the key of this page is kept: for this tab and this server alone. */
+const KEY = "key";
+
+/** Milliseconds after which a download no longer needs its address. */
+const DOWNLOADED = 60_000;
+
+/**
+ * A browser, served by `kakeya-gate serve`: `crates/serve` is its other side. Null when the page has no key: its address was
+ * used before, or is none that the program printed.
+ */
+export async function http(): Promise<Shell | null> {
+  const token = location.hash.slice(1);
+  if (token !== "") {
+    history.replaceState(null, "", location.pathname);
+    const answer = await send("/session", { token });
+    if (answer.ok) sessionStorage.setItem(KEY, ((await answer.json()) as { key: string }).key);
+  }
+  const key = sessionStorage.getItem(KEY);
+  return key === null ? null : shell(key);
+}
+
+function shell(key: string): Shell {
+  const asking = new Asking();
+  return {
+    call: (call, onNews) => ask(key, call, onNews),
+    chooseFolder: () => asking.ask("folder"),
+    chooseFiles: async () => {
+      const path = await asking.ask("files");
+      return path === null ? [] : [path];
+    },
+    save: download,
+    copyText: (text) => navigator.clipboard.writeText(text),
+    onDrop: null,
+    asking,
+  };
+}
+
+function send(to: string, body: unknown, key?: string): Promise<Response> {
+  const headers: Record<string, string> = { "content-type": "application/json" };
+  if (key !== undefined) headers["authorization"] = `Bearer ${key}`;
+  return fetch(to, { method: "POST", headers, body: JSON.stringify(body) });
+}
+
+type Line = { news: unknown } | { answer: unknown } | { error: unknown };
+
+/** The answer comes in lines: news on the way, the answer or an error at the end. */
+async function ask(key: string, call: Call, onNews?: (news: unknown) => void): Promise<unknown> {
+  const response = await send("/call", call, key);
+  if (!response.ok) throw await refusal(response);
+  for await (const text of lines(response)) {
+    const line = JSON.parse(text) as Line;
+    if ("news" in line) onNews?.(line.news);
+    else if ("error" in line) throw line.error;
+    else return line.answer;
+  }
+  throw new Error("The program ended before it answered.");
+}
+
+async function refusal(response: Response): Promise<unknown> {
+  const text = await response.text();
+  const isReport = response.headers.get("content-type")?.startsWith("application/json");
+  return isReport ? (JSON.parse(text) as unknown) : new Error(`${response.status}: ${text}`);
+}
+
+async function* lines(response: Response): AsyncGenerator<string> {
+  const reader = response.body?.getReader();
+  const decoder = new TextDecoder();
+  let rest = "";
+  while (reader) {
+    const { done, value } = await reader.read();
+    const parts = (rest + decoder.decode(value, { stream: !done })).split("\n");
+    rest = parts.pop() ?? "";
+    yield* parts;
+    if (done) return;
+  }
+}
+
+/** The browser asks where to, or knows. */
+async function download({ name, content }: Rendered): Promise<string> {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([bytesOf(content)]));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), DOWNLOADED);
+  return name;
+}
