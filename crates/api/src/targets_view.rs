@@ -18,6 +18,8 @@ pub struct TargetReport {
     pub checks: Vec<Check>,
     /// What was found, if it was reached.
     pub probe: Option<Probe>,
+    /// Whether copying this program there would mend something.
+    pub copy_helps: bool,
 }
 
 /// The machines that are known.
@@ -52,14 +54,18 @@ pub fn test_target(data: &Path, host: &str) -> Result<TargetReport, ErrorReport>
     let target = named(host)?;
     let began = std::time::Instant::now();
     match ssh::probe(data, host) {
-        Ok(probe) => {
-            Ok(TargetReport { target, checks: preflight::worker::checks(&facts(&probe)), probe: Some(probe) })
-        }
-        Err(error) => {
-            let checks =
-                preflight::worker::unreachable(&ErrorReport::from(&error), began.elapsed().as_secs_f64());
-            Ok(TargetReport { target, checks, probe: None })
-        }
+        Ok(probe) => Ok(TargetReport {
+            target,
+            checks: preflight::worker::checks(&facts(&probe)),
+            copy_helps: probe.hello.version != crate::VERSION,
+            probe: Some(probe),
+        }),
+        Err(error) => Ok(TargetReport {
+            target,
+            checks: preflight::worker::unreachable(&ErrorReport::from(&error), began.elapsed().as_secs_f64()),
+            copy_helps: matches!(error, RunError::Ssh(SshError::NoProgram { .. } | SshError::Version { .. })),
+            probe: None,
+        }),
     }
 }
 

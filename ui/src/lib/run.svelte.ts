@@ -46,17 +46,24 @@ export class LiveRun {
   remaining = $state.raw<number | null>(null);
   paths = $state.raw<string[]>([]);
   error = $state.raw<ErrorReport | null>(null);
-  /** Tokens generated and seconds spent in trials that are done. */
+  /** Tokens generated, seconds spent, and their number, of trials that were measured in this sitting. */
   tokens = $state(0);
   trialSeconds = $state(0);
+  measured = $state(0);
+  /** Trials of this run, once they are planned, and how many of them the journal had already. */
+  trials = $state(0);
+  reused = $state(0);
 
+  /** Where it happens: `local`, `ssh:HOST`, `queue:URL`. */
+  readonly target: string;
   readonly #backend: Backend;
   readonly #onEvidence: () => void;
   #run = 0;
 
   /** `onEvidence` is called whenever an evidence file has been written. */
-  constructor(backend: Backend, onEvidence: () => void) {
+  constructor(backend: Backend, target: string, onEvidence: () => void) {
     this.#backend = backend;
+    this.target = target;
     this.#onEvidence = onEvidence;
   }
 
@@ -65,13 +72,22 @@ export class LiveRun {
   }
 
   /** `overridden` are the failing checks in spite of which it starts; the evidence names them. */
-  async start(spec: RunSpec, out: string, overridden: OverriddenCheck[]): Promise<void> {
+  start(spec: RunSpec, out: string, overridden: OverriddenCheck[], reuse: boolean): Promise<void> {
+    return this.#follow((onEvent) => this.#backend.run({ spec, target: this.target, out, overridden, reuse }, onEvent));
+  }
+
+  /** Goes on with a run that has not ended. */
+  goOn(id: string): Promise<void> {
+    return this.#follow((onEvent) => this.#backend.continueRun(id, this.target, onEvent));
+  }
+
+  async #follow(begin: (onEvent: (event: RunEvent) => void) => Promise<string[]>): Promise<void> {
     this.#reset();
     const run = ++this.#run;
     this.phase = "starting";
     try {
       // Events of a run that has already ended must not touch the next one.
-      this.paths = await this.#backend.run(spec, out, overridden, (event) => run === this.#run && this.apply(event));
+      this.paths = await begin((event) => run === this.#run && this.apply(event));
       this.#end("finished");
     } catch (thrown) {
       const error = errorReport(thrown);
@@ -86,7 +102,7 @@ export class LiveRun {
 
   async cancel(): Promise<void> {
     this.cancelling = true;
-    await this.#backend.cancelRun();
+    await this.#backend.cancelRun(this.target);
   }
 
   apply(event: RunEvent): void {
@@ -94,7 +110,15 @@ export class LiveRun {
       case "started":
         this.started = event;
         this.phase = "loading";
-        this.#say(t().run.logStarted(event.trials));
+        this.#say(t().run.logStarted(event.run, event.target));
+        break;
+      case "planned":
+        this.trials = event.trials;
+        this.reused = event.reused;
+        this.#say(t().run.logPlanned(event.trials, event.reused));
+        break;
+      case "notice":
+        this.#say(event.line);
         break;
       case "loaded":
         this.pack = event.pack;
@@ -130,8 +154,11 @@ export class LiveRun {
     this.recalls[armKey(rung, arm)] = event.recall;
     this.done = event.done;
     this.remaining = event.remaining_s;
-    this.tokens += outcome.generated_tokens;
-    this.trialSeconds += outcome.seconds;
+    if (!event.reused) {
+      this.tokens += outcome.generated_tokens;
+      this.trialSeconds += outcome.seconds;
+      this.measured++;
+    }
     const restored = outcome.restored;
     const ran = restored
       ? t().run.logRestored(restored.positions, restored.f_theta_layers + restored.capture_layers)
@@ -163,6 +190,9 @@ export class LiveRun {
     this.error = null;
     this.tokens = 0;
     this.trialSeconds = 0;
+    this.measured = 0;
+    this.trials = 0;
+    this.reused = 0;
     this.#end("idle");
   }
 }

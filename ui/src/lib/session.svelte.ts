@@ -6,10 +6,12 @@ import type { Tone } from "./components/Chip.svelte";
 import type { Backend } from "./backend/backend";
 import { gateTones } from "./labels";
 import { LiveRun } from "./run.svelte";
+import { LOCAL, Targets } from "./targets.svelte";
 import type { ComparisonView } from "./types/ComparisonView";
 import type { EvidenceDetail } from "./types/EvidenceDetail";
 import type { EvidenceList } from "./types/EvidenceList";
 import type { GateReport } from "./types/GateReport";
+import type { JournalledRun } from "./types/JournalledRun";
 import type { PackEntry } from "./types/PackEntry";
 import type { OverriddenCheck } from "./types/OverriddenCheck";
 import type { PreflightRequest } from "./types/PreflightRequest";
@@ -35,7 +37,15 @@ function remembered(): string[] {
 /** What the window is looking at. Places come and go; this stays, so that nothing is lost on the way between them. */
 export class Session {
   readonly backend: Backend;
-  readonly run: LiveRun;
+  /** The runs that were started last, one a target. */
+  runs = $state.raw<LiveRun[]>([]);
+  /** Which of them is shown. */
+  shown = $state(0);
+  readonly targets: Targets;
+  /** Runs that were interrupted and can be continued. */
+  readonly unfinished = new Answer<JournalledRun[]>();
+  /** Whether the next run takes over trials that earlier ones have finished. */
+  reuse = $state(false);
 
   place = $state<Place>("preflight");
   /** Workspaces that were opened before, the last one first. */
@@ -76,11 +86,32 @@ export class Session {
   constructor(backend: Backend) {
     this.backend = backend;
     this.checklist = new Checklist(backend);
-    this.run = new LiveRun(backend, () => void this.refreshEvidence());
+    this.targets = new Targets(backend);
+    this.runs = [this.#live(LOCAL)];
+  }
+
+  #live(target: string): LiveRun {
+    return new LiveRun(this.backend, target, () => void this.refreshEvidence());
+  }
+
+  /** The run that is shown. */
+  get run(): LiveRun {
+    return this.runs[this.shown] ?? (this.runs[0] as LiveRun);
+  }
+
+  /** Whether a run goes on anywhere. */
+  get running(): boolean {
+    return this.runs.some((run) => run.active);
+  }
+
+  cancelRuns(): void {
+    this.runs.filter((run) => run.active).forEach((run) => void run.cancel());
   }
 
   /** Opens the workspace named on the command line, else the one of last time. */
   async begin(): Promise<void> {
+    void this.unfinished.ask(this.backend.unfinishedRuns);
+    void this.targets.refresh();
     const { workspace } = await this.backend.start();
     const folder = workspace ?? this.recent[0];
     if (folder !== undefined) await this.open(folder);
@@ -100,9 +131,10 @@ export class Session {
   }
 
   get runTone(): Tone {
-    const run = this.run;
-    if (run.active) return "busy";
-    return run.phase === "failed" ? "fail" : run.phase === "finished" ? "pass" : "neutral";
+    if (this.running) return "busy";
+    const phases = this.runs.map((run) => run.phase);
+    if (phases.includes("failed")) return "fail";
+    return phases.includes("finished") ? "pass" : (this.unfinished.value ?? []).length > 0 ? "warn" : "neutral";
   }
 
   get evidenceTone(): Tone {
@@ -216,7 +248,7 @@ export class Session {
   /** Goes to the run; there already, it starts. */
   askToRun(): void {
     if (this.place !== "run") this.place = "run";
-    else if (!this.run.active && !this.checking && this.spec !== null) void this.startRun();
+    else if (!this.running && !this.checking && this.spec !== null) void this.startRun();
   }
 
   openExport(): void {
@@ -233,7 +265,32 @@ export class Session {
 
   async #start(overridden: OverriddenCheck[]): Promise<void> {
     const [workspace, spec] = [this.workspace.value, $state.snapshot(this.spec)];
-    if (workspace && spec) await this.run.start(spec, workspace.out, overridden);
+    if (workspace === null || spec === null) return;
+    await this.#follow(
+      [...this.targets.chosen].map((target) => this.#live(target)),
+      (run) => run.start(spec, workspace.out, overridden, this.reuse),
+    );
+  }
+
+  /** Goes on with a run that was interrupted. */
+  async goOn(run: JournalledRun): Promise<void> {
+    this.place = "run";
+    await this.#follow([this.#live(run.target)], (live) => live.goOn(run.id));
+  }
+
+  async discard(run: JournalledRun): Promise<void> {
+    await this.unfinished.ask(async () => {
+      await this.backend.discardRun(run.id);
+      return this.backend.unfinishedRuns();
+    });
+  }
+
+  async #follow(runs: LiveRun[], begin: (run: LiveRun) => Promise<void>): Promise<void> {
+    this.runs = runs;
+    this.shown = 0;
+    this.unfinished.clear();
+    await Promise.all(runs.map(begin));
+    await this.unfinished.ask(this.backend.unfinishedRuns);
   }
 
   /** Reads every evidence file again, and what is derived from them. */

@@ -13,6 +13,9 @@ import type { Export } from "../types/Export";
 import type { Fixed } from "../types/Fixed";
 import type { GateReport } from "../types/GateReport";
 import type { GridView } from "../types/GridView";
+import type { HostKey } from "../types/HostKey";
+import type { JournalledRun } from "../types/JournalledRun";
+import type { Machine } from "../types/Machine";
 import type { OverriddenCheck } from "../types/OverriddenCheck";
 import type { PairView } from "../types/PairView";
 import type { PreflightReport } from "../types/PreflightReport";
@@ -23,6 +26,7 @@ import type { ReportFormat } from "../types/ReportFormat";
 import type { RunEvent } from "../types/RunEvent";
 import type { RunSpec } from "../types/RunSpec";
 import type { Start } from "../types/Start";
+import type { TargetReport } from "../types/TargetReport";
 import type { Workspace } from "../types/Workspace";
 import type { Asking } from "./asking.svelte";
 
@@ -44,6 +48,16 @@ export interface Shell {
   onDrop: ((listener: (drop: Drop) => void) => Promise<() => void>) | null;
   /** What is asked in the page itself, where no native dialog can be opened. */
   asking: Asking | null;
+}
+
+/** A run that is wished for on one target. */
+export interface Wish {
+  spec: RunSpec;
+  target: string;
+  out: string;
+  overridden: OverriddenCheck[];
+  /** Whether trials that earlier runs have finished are taken over. */
+  reuse: boolean;
 }
 
 /** Everything that pages can ask for; what answers is the same whatever they are shown in. */
@@ -80,10 +94,24 @@ export class Backend {
   defaultSpec = (pack: string) => this.#ask<RunSpec>({ call: "default-spec", pack });
   /** Rejects with what is wrong with the settings. */
   checkSpec = (spec: RunSpec) => this.#ask<null>({ call: "check-spec", spec });
-  /** Runs to the end, in spite of the failing checks that are named; resolves with the evidence files. */
-  run = (spec: RunSpec, out: string, overridden: OverriddenCheck[], onEvent: (event: RunEvent) => void) =>
-    this.#ask<string[]>({ call: "run", spec, out, overridden }, onEvent);
-  cancelRun = () => this.#ask<null>({ call: "cancel-run" });
+  /** Runs to the end on one target, in spite of the failing checks that are named; resolves with the evidence files. */
+  run = (wish: Wish, onEvent: (event: RunEvent) => void) => this.#ask<string[]>({ call: "run", ...wish }, onEvent);
+  /** Goes on with a run that has not ended. */
+  continueRun = (id: string, target: string, onEvent: (event: RunEvent) => void) =>
+    this.#ask<string[]>({ call: "continue-run", id, target }, onEvent);
+  cancelRun = (target: string) => this.#ask<null>({ call: "cancel-run", target });
+  /** Runs that have not ended and that nobody works on. */
+  unfinishedRuns = () => this.#ask<JournalledRun[]>({ call: "unfinished-runs" });
+  discardRun = (id: string) => this.#ask<null>({ call: "discard-run", id });
+
+  targets = () => this.#ask<Machine[]>({ call: "targets" });
+  /** The key that a host shows, to be compared before it is added. */
+  targetKey = (host: string) => this.#ask<HostKey>({ call: "target-key", host });
+  addTarget = (machine: Machine, key: HostKey) => this.#ask<null>({ call: "add-target", machine, key });
+  testTarget = (host: string) => this.#ask<TargetReport>({ call: "test-target", host });
+  /** Copies this program to a machine. */
+  copyToTarget = (host: string) => this.#ask<Machine>({ call: "copy-to-target", host, binary: null });
+  removeTarget = (host: string) => this.#ask<boolean>({ call: "remove-target", host });
 
   /** One row a readable file, one problem an unreadable one; folders among the paths are searched. */
   listEvidence = (paths: string[]) => this.#ask<EvidenceList>({ call: "list-evidence", paths });
