@@ -43,9 +43,12 @@ pub fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Waits until somebody listens.
-pub fn listening(port: u16) {
-    until("a server listens", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+/// Waits until the server listens; one that has ended instead fails the test.
+pub fn listening(server: &mut Child, port: u16) {
+    until("a server listens", || {
+        assert!(server.try_wait().unwrap().is_none(), "the server has ended: is its configuration right?");
+        std::net::TcpStream::connect(("127.0.0.1", port)).ok()
+    });
 }
 
 /// A program that these tests need, where it usually is; none where it is not installed, which is said.

@@ -21,7 +21,7 @@ impl Nats {
         let (port, config) = (free_port(), place.path("nats.conf"));
         let store = place.path("nats");
         let text = format!(
-            "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\", sync_interval: always }}\n{more}\n",
+            "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\" }}\n{more}\n",
             store.display()
         );
         fs::write(&config, text).unwrap();
@@ -50,8 +50,8 @@ impl Nats {
 fn serve(program: &Path, config: &Path, port: u16) -> Server {
     let mut command = Command::new(program);
     command.arg("-c").arg(config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let server = Server(command.spawn().unwrap());
-    listening(port);
+    let mut server = Server(command.spawn().unwrap());
+    listening(&mut server.0, port);
     server
 }
 

@@ -95,7 +95,7 @@ fn keygen(path: &Path) {
 }
 
 fn serve(program: &Path, settings: &Path, port: u16) -> Server {
-    let child = Command::new(program)
+    let mut child = Command::new(program)
         .args(["-D", "-e", "-p", &port.to_string(), "-f"])
         .arg(settings)
         .stdin(Stdio::null())
@@ -103,9 +103,8 @@ fn serve(program: &Path, settings: &Path, port: u16) -> Server {
         .stderr(fs::File::create(settings.with_extension("log")).unwrap())
         .spawn()
         .unwrap();
-    let server = Server(child);
-    listening(port);
-    server
+    listening(&mut child, port);
+    Server(child)
 }
 
 fn check(place: &Place, id: &str) -> (String, String) {

@@ -43,7 +43,8 @@ fn packs(folder: &Path, depth: usize, found: &mut Vec<FoundPack>) {
 
 /// Of the disk whose mount point is the longest beginning of the path.
 fn free_space(path: &Path) -> Option<u64> {
-    let path = path.canonicalize().ok()?;
+    // The folder itself is made with the first run.
+    let path = path.ancestors().find_map(|folder| folder.canonicalize().ok())?;
     let disks = sysinfo::Disks::new_with_refreshed_list().ok()?;
     let holding = disks.iter().filter(|disk| path.starts_with(disk.mount_point()));
     holding.max_by_key(|disk| disk.mount_point().as_os_str().len()).map(sysinfo::Disk::available_space)
