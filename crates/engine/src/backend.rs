@@ -1,6 +1,7 @@
 //! What the models need of a tensor library. Operations sit at the height where candle and MLX both have a fast one.
 
 use crate::Error;
+use bytes::Bytes;
 use candle_core::quantized::GgmlDType;
 use protocol::DeviceMemory;
 use safetensors::Dtype;
@@ -87,8 +88,8 @@ pub enum Activation {
 pub struct Numbers {
     /// Their type.
     pub dtype: Dtype,
-    /// The bytes.
-    pub bytes: Vec<u8>,
+    /// The bytes: mapped from the file, at any address.
+    pub bytes: Bytes,
 }
 
 /// A weight as a file holds it. Every part of an outermost row lies together.
@@ -110,7 +111,7 @@ pub enum Stored {
         /// Elements that share a scale; divides the innermost dimension.
         group: usize,
         /// Codes, the first in the lowest bits of each byte.
-        codes: Vec<u8>,
+        codes: Bytes,
         /// Scales.
         scales: Numbers,
         /// Biases.
@@ -122,8 +123,8 @@ pub enum Stored {
         shape: Vec<usize>,
         /// The format.
         format: GgmlDType,
-        /// The blocks.
-        bytes: Vec<u8>,
+        /// The blocks: mapped from the file, at any address.
+        bytes: Bytes,
     },
 }
 
@@ -176,9 +177,11 @@ impl Numbers {
 }
 
 /// First and second halves of each of `count` equal parts.
-fn halves(bytes: &[u8], count: usize) -> (Vec<u8>, Vec<u8>) {
+fn halves(bytes: &[u8], count: usize) -> (Bytes, Bytes) {
     let half = bytes.len() / count / 2;
-    let side = |odd: usize| bytes.chunks(half.max(1)).skip(odd).step_by(2).flatten().copied().collect();
+    let side = |odd: usize| {
+        bytes.chunks(half.max(1)).skip(odd).step_by(2).flatten().copied().collect::<Vec<_>>().into()
+    };
     (side(0), side(1))
 }
 

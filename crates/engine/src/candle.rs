@@ -8,9 +8,9 @@ mod portable;
 
 use crate::backend::{Activation, Backend, Mask, Numbers, Segment, Stored};
 use crate::columns::{self, Columns, queried};
-use crate::{Error, numeric};
+use crate::{Error, gguf, numeric};
 use attention::{Attention, Keys, Rows};
-use candle_core::quantized::{GgmlDType, QStorage, QTensor};
+use candle_core::quantized::QTensor;
 use candle_core::{
     CpuStorage, CustomOp1, CustomOp2, CustomOp3, DType, Device, Layout, Shape, Storage, Tensor,
 };
@@ -19,7 +19,6 @@ use matrix::Matrix;
 use protocol::DeviceMemory;
 use rayon::prelude::*;
 use safetensors::Dtype;
-use std::borrow::Cow;
 use std::ops::Range;
 
 /// Version of candle that this program is built with; a test holds it against `Cargo.lock`.
@@ -146,7 +145,7 @@ impl Backend for Candle {
     fn weight(&self, stored: Stored) -> Result<Weight, Error> {
         match stored {
             Stored::Blocks { shape, format, bytes } => {
-                Ok(Weight::Blocks(Box::new(self.blocks(shape, format, bytes)?)))
+                Ok(Weight::Blocks(Box::new(gguf::blocks(&shape, format, &bytes, &self.device)?)))
             }
             plain => Ok(Weight::Dense(self.expand(plain)?)),
         }
@@ -367,11 +366,6 @@ impl Backend for Candle {
 }
 
 impl Candle {
-    fn blocks(&self, shape: Vec<usize>, format: GgmlDType, bytes: Vec<u8>) -> Result<QTensor, Error> {
-        let storage = QStorage::from_data(Cow::Owned(bytes), &self.device, format)?;
-        Ok(QTensor::new(storage, shape)?)
-    }
-
     /// A stored weight as plain f32.
     fn expand(&self, stored: Stored) -> Result<Tensor, Error> {
         match stored {
@@ -392,7 +386,7 @@ impl Candle {
                 Ok(Tensor::from_vec(values, shape, &self.device)?)
             }
             Stored::Blocks { shape, format, bytes } => {
-                Ok(self.blocks(shape, format, bytes)?.dequantize(&self.device)?)
+                Ok(gguf::blocks(&shape, format, &bytes, &self.device)?.dequantize(&self.device)?)
             }
         }
     }
@@ -783,8 +777,11 @@ mod tests {
         let factors = vec![0.5, 1.0, 1.5, 2.0, 0.25];
         let stored = |shape: &[usize], step| {
             let values = candle.to_f32(&wave(shape, step)).unwrap();
-            let bytes = values.into_iter().flat_map(f32::to_le_bytes).collect();
-            Stored::Dense { shape: shape.to_vec(), values: Numbers { dtype: Dtype::F32, bytes } }
+            let bytes: Vec<u8> = values.into_iter().flat_map(f32::to_le_bytes).collect();
+            Stored::Dense {
+                shape: shape.to_vec(),
+                values: Numbers { dtype: Dtype::F32, bytes: bytes.into() },
+            }
         };
         let (gate, up) = stored(&[count, 2 * inner, hidden], 0.7).halves();
         let experts = candle.experts(gate, up, stored(&[count, hidden, inner], 1.3), factors).unwrap();

@@ -11,6 +11,7 @@ use crate::gemma::Gemma;
 use crate::noise::Noise;
 use crate::restoration::Projection;
 use crate::tokenizer::Tokenizer;
+use files::Digests;
 use protocol::{
     Arm, DeviceMemory, Fidelity, LoadedPack, Pack, Stage, Trial, TrialMemory, TrialResult, WeightFile,
 };
@@ -174,7 +175,7 @@ pub(crate) fn projection<B: Backend>(
 /// The file with its digest, held against the manifest if that names one.
 fn digest(pack: &Pack, path: &Path) -> Result<WeightFile, Error> {
     let relative: PathBuf = path.strip_prefix(&pack.folder).unwrap_or(path).to_owned();
-    let found = files::sha256_file(path)?;
+    let found = Digests::kept_in(files::digest_cache()).of(path)?;
     let bytes = std::fs::metadata(path).map(|metadata| metadata.len()).unwrap_or_default();
     match pack.manifest.sha256.get(&relative) {
         Some(expected) if !expected.eq_ignore_ascii_case(&found) => {

@@ -233,7 +233,8 @@ mod tests {
         for count in [5, 40] {
             same(&format!("{count} experts"), |candle| {
                 let stored = |shape: &[usize], step| {
-                    let values = Numbers { dtype: Dtype::F32, bytes: bytes(shape.iter().product(), step) };
+                    let values =
+                        Numbers { dtype: Dtype::F32, bytes: bytes(shape.iter().product(), step).into() };
                     Stored::Dense { shape: shape.to_vec(), values }
                 };
                 let (gate, up) = stored(&[count, 2 * inner, hidden], 0.7).halves();
