@@ -189,9 +189,13 @@ fn halves(bytes: &[u8], count: usize) -> (Bytes, Bytes) {
 pub trait Backend: Send + 'static {
     /// Whether weights are read; where they are not, every stored array comes without its bytes.
     const NUMBERS: bool = true;
+    /// Whether operations only note what is to be computed, so that a step can be put together before its token is known.
+    const LATE: bool = false;
 
     /// An array on the device; cloning shares it.
     type Tensor: Clone + Send;
+    /// Token ids, which may still be pending.
+    type Ids: Clone;
     /// Rotary angles of a run of positions.
     type Angles;
     /// A matrix that rows are multiplied by, dense or quantised, in the layout that the library multiplies fastest.
@@ -218,8 +222,10 @@ pub trait Backend: Send + 'static {
     /// All elements in row-major order.
     fn to_f32(&self, x: &Self::Tensor) -> Result<Vec<f32>, Error>;
 
+    /// Known ids.
+    fn ids(&self, ids: &[u32]) -> Self::Ids;
     /// Rows `ids` of `table` times `scale`: [T, H].
-    fn embed(&self, table: &Self::Weight, ids: &[u32], scale: f32) -> Result<Self::Tensor, Error>;
+    fn embed(&self, table: &Self::Weight, ids: &Self::Ids, scale: f32) -> Result<Self::Tensor, Error>;
     /// `x` [T, in] times the transpose of `weight` [out, in].
     fn linear(&self, x: &Self::Tensor, weight: &Self::Weight) -> Result<Self::Tensor, Error>;
     /// Sum of two arrays of one shape.
@@ -310,8 +316,11 @@ pub trait Backend: Send + 'static {
     ) -> Result<Self::Tensor, Error>;
     /// `cap · tanh(x / cap)`.
     fn softcap(&self, x: &Self::Tensor, cap: f32) -> Result<Self::Tensor, Error>;
-    /// Index of the largest element of the last row of [T, vocabulary]; the first of equals.
-    fn argmax_last(&self, x: &Self::Tensor) -> Result<u32, Error>;
+    /// Index of the largest element of the last row of [T, vocabulary]; the first of equals. Where the library computes
+    /// late, it begins to, and does not wait for it.
+    fn argmax_last(&self, x: &Self::Tensor) -> Result<Self::Ids, Error>;
+    /// One id, once it is there.
+    fn id(&self, id: &Self::Ids) -> Result<u32, Error>;
     /// Begins to compute what is pending of an array, where the library computes late, and does not wait for it: what comes
     /// next is put together meanwhile.
     fn start(&self, _pending: &Self::Tensor) -> Result<(), Error> {

@@ -128,6 +128,7 @@ pub struct Experts {
 
 impl Backend for Candle {
     type Tensor = Tensor;
+    type Ids = Vec<u32>;
     type Angles = Angles;
     type Weight = Weight;
     type Experts = Experts;
@@ -171,8 +172,12 @@ impl Backend for Candle {
         Ok(x.flatten_all()?.to_vec1()?)
     }
 
-    fn embed(&self, table: &Weight, ids: &[u32], scale: f32) -> Result<Tensor, Error> {
-        let ids = Tensor::new(ids, &self.device)?;
+    fn ids(&self, ids: &[u32]) -> Vec<u32> {
+        ids.to_vec()
+    }
+
+    fn embed(&self, table: &Weight, ids: &Vec<u32>, scale: f32) -> Result<Tensor, Error> {
+        let ids = Tensor::new(&ids[..], &self.device)?;
         let rows = match table {
             Weight::Dense(table) => table.index_select(&ids, 0)?,
             Weight::Blocks(table) => table.embedding(&ids)?,
@@ -189,7 +194,10 @@ impl Backend for Candle {
     }
 
     fn add(&self, a: &Tensor, b: &Tensor) -> Result<Tensor, Error> {
-        Ok((a + b)?)
+        if self.portable {
+            return Ok((a + b)?);
+        }
+        Ok(a.contiguous()?.apply_op2_no_bwd(&b.contiguous()?, &Sum)?)
     }
 
     fn scale(&self, x: &Tensor, factor: f32) -> Result<Tensor, Error> {
@@ -349,11 +357,15 @@ impl Backend for Candle {
         Ok(((x / cap)?.tanh()? * cap)?)
     }
 
-    fn argmax_last(&self, x: &Tensor) -> Result<u32, Error> {
+    fn argmax_last(&self, x: &Tensor) -> Result<Vec<u32>, Error> {
         if self.portable {
-            return portable::argmax_last(x);
+            return Ok(vec![portable::argmax_last(x)?]);
         }
-        Ok(x.get(x.dim(0)? - 1)?.argmax(0)?.to_scalar()?)
+        Ok(vec![x.get(x.dim(0)? - 1)?.argmax(0)?.to_scalar()?])
+    }
+
+    fn id(&self, id: &Vec<u32>) -> Result<u32, Error> {
+        id.first().copied().ok_or_else(|| Error::Tensor("no id where one is meant".into()))
     }
 
     fn reset_device_peak(&self) -> Result<(), Error> {
@@ -601,6 +613,30 @@ impl CustomOp2 for RmsNorm {
 }
 
 struct Gated(Activation);
+
+/// candle's own sum shares its work with threads beside rayon's, which wait for it in a loop while those compute: on two
+/// cores that took a quarter of a prefill.
+struct Sum;
+
+impl CustomOp2 for Sum {
+    fn name(&self) -> &'static str {
+        "sum"
+    }
+
+    fn cpu_fwd(
+        &self,
+        a: &CpuStorage,
+        a_layout: &Layout,
+        b: &CpuStorage,
+        b_layout: &Layout,
+    ) -> candle_core::Result<(CpuStorage, Shape)> {
+        let (a, b) = (f32_ref(a, a_layout)?, f32_ref(b, b_layout)?);
+        let mut out = a.to_vec();
+        let parts = out.par_chunks_mut(SHARE).zip(b.par_chunks(SHARE));
+        parts.for_each(|(out, b)| out.iter_mut().zip(b).for_each(|(out, b)| *out += b));
+        Ok((CpuStorage::F32(out), a_layout.shape().clone()))
+    }
+}
 
 impl CustomOp2 for Gated {
     fn name(&self) -> &'static str {

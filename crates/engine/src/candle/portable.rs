@@ -253,7 +253,7 @@ mod tests {
         let bytes: Vec<u8> = [[9.0; 8], row].concat().into_iter().flat_map(f32::to_le_bytes).collect();
         for candle in others().into_iter().chain([Candle::cpu()]) {
             let logits = candle.tensor(Dtype::F32, &[2, 8], &bytes).unwrap();
-            assert_eq!(candle.argmax_last(&logits).unwrap(), 2);
+            assert_eq!(candle.id(&candle.argmax_last(&logits).unwrap()).unwrap(), 2);
         }
     }
 

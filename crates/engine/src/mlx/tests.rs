@@ -187,7 +187,7 @@ fn weights_are_multiplied_and_looked_up_alike() {
             on_both!(what, |b| {
                 let weight = b.weight(stored.clone()).unwrap();
                 let product = b.linear(&wave(b, &[rows, 64], 0.9), &weight).unwrap();
-                b.concat(1, &[&product, &b.embed(&weight, &vec![7; rows], 3.0).unwrap()]).unwrap()
+                b.concat(1, &[&product, &b.embed(&weight, &b.ids(&vec![7; rows]), 3.0).unwrap()]).unwrap()
             });
         }
     }
@@ -227,7 +227,7 @@ fn the_first_of_equal_logits_wins() {
     let bytes: Vec<u8> = [[9.0; 8], row].concat().into_iter().flat_map(f32::to_le_bytes).collect();
     let (mlx, _turn) = mlx();
     let logits = mlx.tensor(Dtype::F32, &[2, 8], &bytes).unwrap();
-    assert_eq!(mlx.argmax_last(&logits).unwrap(), 2);
+    assert_eq!(mlx.id(&mlx.argmax_last(&logits).unwrap()).unwrap(), 2);
 }
 
 #[test]
