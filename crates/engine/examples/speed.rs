@@ -37,22 +37,22 @@ fn main() {
         [program, words @ ..] => Some(Process::start(Command::new(program).args(words))),
     };
     for arm in ARMS {
-        // The first answers of a process pay for pages and caches.
-        seconds(&mut ours, arm, Decode::Incremental, &samples[0]);
-        theirs.as_mut().map(|theirs| answer(theirs, arm, Decode::Incremental, &samples[0]));
         compare(&mut ours, theirs.as_mut(), arm, &samples);
     }
 }
 
-/// Both programs and all loops, sample by sample in turn.
+/// Both programs and all loops, sample by sample in turn. What a program answers first in its turn is not counted: it pays for
+/// caches and pages that the other's turn took from it, and in a run nobody else has a turn.
 fn compare(ours: &mut Engine, mut theirs: Option<&mut Process>, arm: Arm, samples: &[Sample]) {
     let (mut engine, mut pytorch) = ([const { Vec::new() }; 3], [const { Vec::new() }; 2]);
     let loops = [Decode::Incremental, Decode::Reforward, Decode::Bounded];
     for sample in samples {
+        self::seconds(ours, arm, Decode::Incremental, sample);
         for (decode, seconds) in loops.into_iter().zip(&mut engine) {
             seconds.push(self::seconds(ours, arm, decode, sample));
         }
         if let Some(theirs) = theirs.as_mut() {
+            answer(theirs, arm, Decode::Incremental, sample);
             for (decode, seconds) in loops.into_iter().zip(&mut pytorch) {
                 seconds.push(answer(theirs, arm, decode, sample));
             }
