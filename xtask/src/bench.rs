@@ -5,6 +5,7 @@ use crate::mlx;
 use crate::place;
 use crate::process::{command, installed, run, run_and_read};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Synthetic files of the second half.
 const SYNTHETIC: &str = "10000";
@@ -42,9 +43,8 @@ pub(crate) fn runs() -> Result<(), Error> {
 
 /// Seconds a sample on the demo pack, beside PyTorch in the same run.
 pub(crate) fn engine(samples: usize) -> Result<(), Error> {
-    run(&mut command("cargo", &["build", "--package", "cli"]))?;
     let pack = place::root().join("assets/demo-pack");
-    let mut speed = command("cargo", &["run", "--quiet", "--package", "engine", "--example", "speed", "--"]);
+    let mut speed = example("speed")?;
     speed.arg(place::built("kakeya-gate")?).arg(&pack).arg(samples.to_string()).arg(THREADS);
     match python("pytorch", &PYTORCH) {
         Ok(python) => {
@@ -60,12 +60,10 @@ pub(crate) fn gguf(samples: usize) -> Result<(), Error> {
     let folder = place::cache().join("models/gemma-3-270m-q4-k-m");
     if !folder.join("gemma-3-270m-q4_k_m.gguf").is_file() {
         println!("the model is fetched by the test that needs it");
-        let test = ["test", "--package", "engine", "--test", "real_model", "--", "its_tokenizer"];
+        let test = ["test", "--workspace", "--test", "real_model", "--", "its_tokenizer"];
         run(command("cargo", &test).env("KAKEYA_GATE_REAL_MODEL", "1"))?;
     }
-    run(&mut command("cargo", &["build", "--package", "cli"]))?;
-    let example = ["run", "--quiet", "--package", "engine", "--example", "gguf_speed", "--"];
-    let mut speed = command("cargo", &example);
+    let mut speed = example("gguf_speed")?;
     speed.arg(place::built("kakeya-gate")?).arg(folder).arg(samples.to_string()).arg(THREADS);
     let rivals: [(&str, &[&str], &str); 2] = [
         ("llama", &LLAMA_CPP, "benches/llama_cpp_rates.py"),
@@ -101,6 +99,13 @@ pub(crate) fn mlx(samples: usize) -> Result<(), Error> {
         run(speed.arg(&python).arg(place::root().join("benches/mlx_niah.py")))?;
     }
     Ok(())
+}
+
+/// An example of the engine, built with the program that it measures: in one go with the whole workspace's features, as the
+/// tests are, so that the numeric crates are not compiled once more.
+fn example(name: &str) -> Result<Command, Error> {
+    run(&mut command("cargo", &["build", "--workspace", "--bin", "kakeya-gate", "--example", name]))?;
+    Ok(command(place::built("examples")?.join(name), &[]))
 }
 
 /// A Python with `packages`, installed into the cache folder the first time.

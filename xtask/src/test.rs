@@ -16,7 +16,7 @@ const CARGO_DENY: Tool =
 type Work = fn(&mut Tally) -> Result<(), Error>;
 
 /// The steps, in order: what later ones need comes first, what fails soonest comes early.
-const STEPS: [(&str, Work); 15] = [
+const STEPS: [(&str, Work); 16] = [
     ("format", |_| cargo(&["fmt", "--all", "--check"])),
     ("window: lint", |_| npm("lint")),
     ("window: types", |_| npm("check")),
@@ -25,6 +25,7 @@ const STEPS: [(&str, Work); 15] = [
     ("lint", |_| cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])),
     ("lint with CUDA", |_| cuda::check()),
     ("lint for macOS, with MLX", |_| mac::check()),
+    ("lint with MLX", |_| mlx::lint()),
     ("documentation", |_| documentation()),
     ("dependencies", |_| dependencies()),
     ("known vulnerabilities", |_| advisories()),

@@ -15,8 +15,6 @@ use std::path::{Path, PathBuf};
 use ts_rs::TS;
 
 const SPEC_CAP: u64 = 1 << 20;
-/// The environment variable that names the folder for digests, for installations that keep them elsewhere.
-const CACHE_VARIABLE: &str = "KAKEYA_GATE_CACHE";
 
 /// What is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, TS)]
@@ -45,7 +43,7 @@ impl PreflightRequest {
             out: self.out.clone().unwrap_or_else(|| PathBuf::from("evidence")),
             counterpart: self.counterpart.clone(),
         };
-        Ok(Subject { pack: self.pack.clone(), run: spec.map(planned), digest_cache: digest_cache() })
+        Ok(Subject { pack: self.pack.clone(), run: spec.map(planned), digest_cache: files::digest_cache() })
     }
 }
 
@@ -68,13 +66,6 @@ fn read_spec(path: &Path, pack: &Path) -> Result<RunSpec, ErrorReport> {
         *place = value;
     }
     serde_json::from_value(spec).map_err(|e| wrong(e.to_string()))
-}
-
-/// Where digests are kept: in `KAKEYA_GATE_CACHE`, else in the user's folder for such things.
-fn digest_cache() -> PathBuf {
-    let folder = std::env::var_os(CACHE_VARIABLE).map(PathBuf::from);
-    let folder = folder.or_else(|| Some(dirs::cache_dir()?.join("kakeya-gate")));
-    folder.unwrap_or_else(std::env::temp_dir).join("digests.json")
 }
 
 /// Every check of one pack.
@@ -177,7 +168,7 @@ pub fn preflight_digests(
     let unusable = |e: PackError| error::report("pack-malformed", e, "correct pack.json");
     let pack = Pack::open(pack).map_err(unusable)?;
     let unreadable = |e: FileError| error::report("file", e, "copy the pack again");
-    preflight::hash(&pack, &digest_cache(), go_on).map_err(unreadable)
+    preflight::hash(&pack, &files::digest_cache(), go_on).map_err(unreadable)
 }
 
 /// The checklist as a table for a pull request.

@@ -3,8 +3,8 @@
 use crate::{ErrorReport, error};
 use preflight::Check;
 use preflight::worker::WorkerFacts;
-use runs::{RunError, Target};
 use runs::ssh::{self, HostKey, Machine, Probe, SshError};
+use runs::{RunError, Target};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use ts_rs::TS;

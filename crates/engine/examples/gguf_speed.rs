@@ -9,17 +9,15 @@ mod processes;
 
 use engine::tokenizer::Tokenizer;
 use niah::{Dataset, PromptVariant, Sample, Score};
-use processes::{Engine, Process};
-use protocol::{Arm, Backend, Decode, RunSpec, Trial};
+use processes::{Engine, Process, SEED, TOKENS, trial};
+use protocol::{Arm, Backend, Decode};
 use serde::Deserialize;
 use serde_json::json;
 use std::path::Path;
 use std::process::Command;
 
-const SEED: i64 = 42;
 /// Samples of about 1,400 tokens on which the reference's run of Gemma 3 270M recalls.
 const DATASET: Dataset = Dataset { seed: SEED, n_samples: 4, min_lines: 60, max_lines: 81 };
-const TOKENS: usize = 24;
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -88,21 +86,7 @@ fn pack(folder: &Path) -> tempfile::TempDir {
 }
 
 fn ask(engine: &mut Engine, sample: &Sample) -> Answer {
-    let result = engine.ask(Trial {
-        id: sample.answer.clone(),
-        arm: Arm::Oracle,
-        prompt: PromptVariant::RawCue.text(sample),
-        variant: PromptVariant::RawCue,
-        decode: Decode::Incremental,
-        sink: 4,
-        window: 64,
-        max_new_tokens: TOKENS,
-        prefill_chunk: RunSpec::PREFILL_CHUNK,
-        seed: SEED,
-        sample: 0,
-        fidelity: false,
-        answer: None,
-    });
+    let result = engine.ask(trial(Arm::Oracle, Decode::Incremental, sample, PromptVariant::RawCue));
     Answer {
         text: result.text,
         prompt_tokens: result.prompt_tokens,

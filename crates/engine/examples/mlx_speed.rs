@@ -9,15 +9,14 @@
 mod processes;
 
 use niah::{PromptVariant, Rung, Sample, Score};
-use processes::{Engine, Process};
-use protocol::{Arm, Backend, Decode, Restore, RunSpec, Trial, TrialResult};
+use processes::{Engine, Process, SEED, trial};
+use protocol::{Arm, Backend, Decode, Restore, Trial, TrialResult};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const RUNG: Rung = Rung(70);
-const SEED: i64 = 42;
 /// Tokens of a decoding rate. They are forced, since answers of the demo pack are short.
 const FORCED: usize = 96;
 const ARMS: [Arm; 2] = [Arm::Oracle, Arm::Restored(Restore::S5)];
@@ -77,7 +76,7 @@ fn rates(ours: &mut Engine, theirs: &mut Process, samples: &[Sample]) {
 fn end_to_end(ours: &mut Engine, theirs: &mut Process, arm: Arm, samples: &[Sample]) {
     let mut seconds = [Vec::new(), Vec::new()];
     for sample in samples {
-        let mine = ours.ask(trial(arm, Decode::Incremental, sample, None));
+        let mine = ours.ask(trial(arm, Decode::Incremental, sample, PromptVariant::Legacy));
         let other = answer(theirs, arm, "reforward", sample);
         assert!(Score::of(&mine.text, &sample.answer).strict, "{:?} is not {}", mine.text, sample.answer);
         assert!(Score::of(&other.text, &sample.answer).strict, "{:?} is not {}", other.text, sample.answer);
@@ -105,28 +104,11 @@ fn median(mut figures: Vec<f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
-fn trial(arm: Arm, decode: Decode, sample: &Sample, answer: Option<String>) -> Trial {
-    Trial {
-        id: arm.to_string(),
-        arm,
-        prompt: sample.prompt(),
-        variant: PromptVariant::Legacy,
-        decode,
-        sink: 4,
-        window: 64,
-        max_new_tokens: if answer.is_some() { FORCED } else { 24 },
-        prefill_chunk: RunSpec::PREFILL_CHUNK,
-        seed: SEED,
-        sample: 0,
-        fidelity: false,
-        answer,
-    }
-}
-
 /// At least [`FORCED`] steps, whatever is predicted.
 fn forced(engine: &mut Engine, sample: &Sample) -> TrialResult {
     let answer = "the answer is not here ".repeat(FORCED);
-    engine.ask(trial(Arm::Oracle, Decode::TeacherForced, sample, Some(answer)))
+    let plain = trial(Arm::Oracle, Decode::TeacherForced, sample, PromptVariant::Legacy);
+    engine.ask(Trial { max_new_tokens: FORCED, answer: Some(answer), ..plain })
 }
 
 /// What `benches/mlx_niah.py` answers.

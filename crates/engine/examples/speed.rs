@@ -7,15 +7,14 @@
 mod processes;
 
 use niah::{PromptVariant, Rung, Sample, Score};
-use processes::{Engine, Process};
-use protocol::{Arm, Backend, Decode, Event, Restore, Stage, Trial};
+use processes::{Engine, Process, SEED, trial};
+use protocol::{Arm, Backend, Decode, Event, Restore, Stage};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
 const RUNG: Rung = Rung(70);
-const SEED: i64 = 42;
 const ARMS: [Arm; 2] = [Arm::Oracle, Arm::Restored(Restore::S5)];
 /// How often a process is started for the time to its first token.
 const STARTS: usize = 7;
@@ -38,22 +37,22 @@ fn main() {
         [program, words @ ..] => Some(Process::start(Command::new(program).args(words))),
     };
     for arm in ARMS {
-        // The first answers of a process pay for pages and caches.
-        seconds(&mut ours, arm, Decode::Incremental, &samples[0]);
-        theirs.as_mut().map(|theirs| answer(theirs, arm, Decode::Incremental, &samples[0]));
         compare(&mut ours, theirs.as_mut(), arm, &samples);
     }
 }
 
-/// Both programs and all loops, sample by sample in turn.
+/// Both programs and all loops, sample by sample in turn. What a program answers first in its turn is not counted: it pays for
+/// caches and pages that the other's turn took from it, and in a run nobody else has a turn.
 fn compare(ours: &mut Engine, mut theirs: Option<&mut Process>, arm: Arm, samples: &[Sample]) {
     let (mut engine, mut pytorch) = ([const { Vec::new() }; 3], [const { Vec::new() }; 2]);
     let loops = [Decode::Incremental, Decode::Reforward, Decode::Bounded];
     for sample in samples {
+        self::seconds(ours, arm, Decode::Incremental, sample);
         for (decode, seconds) in loops.into_iter().zip(&mut engine) {
             seconds.push(self::seconds(ours, arm, decode, sample));
         }
         if let Some(theirs) = theirs.as_mut() {
+            answer(theirs, arm, Decode::Incremental, sample);
             for (decode, seconds) in loops.into_iter().zip(&mut pytorch) {
                 seconds.push(answer(theirs, arm, decode, sample));
             }
@@ -98,32 +97,14 @@ fn first_token(gate: &Path, pack: &Path, threads: &str, arm: Arm, sample: &Sampl
     let start = Instant::now();
     let mut engine = Engine::start(Command::new(gate).env("RAYON_NUM_THREADS", threads));
     engine.load(pack, Backend::Candle, &ARMS);
-    engine.begin(trial(arm, Decode::Incremental, sample));
+    engine.begin(trial(arm, Decode::Incremental, sample, PromptVariant::Legacy));
     engine.wait(|event| matches!(event, Event::Progress { stage: Stage::Decode, .. }));
     start.elapsed().as_secs_f64()
 }
 
-fn trial(arm: Arm, decode: Decode, sample: &Sample) -> Trial {
-    Trial {
-        id: arm.to_string(),
-        arm,
-        prompt: sample.prompt(),
-        variant: PromptVariant::Legacy,
-        decode,
-        sink: 4,
-        window: 64,
-        max_new_tokens: 24,
-        prefill_chunk: 512,
-        seed: SEED,
-        sample: 0,
-        fidelity: false,
-        answer: None,
-    }
-}
-
 /// Seconds of the engine's answer.
 fn seconds(engine: &mut Engine, arm: Arm, decode: Decode, sample: &Sample) -> f64 {
-    let result = engine.ask(trial(arm, decode, sample));
+    let result = engine.ask(trial(arm, decode, sample, PromptVariant::Legacy));
     recalled(&result.text, sample);
     result.timings.e2e_s
 }

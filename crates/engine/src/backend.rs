@@ -1,6 +1,7 @@
 //! What the models need of a tensor library. Operations sit at the height where candle and MLX both have a fast one.
 
 use crate::Error;
+use bytes::Bytes;
 use candle_core::quantized::GgmlDType;
 use protocol::DeviceMemory;
 use safetensors::Dtype;
@@ -87,8 +88,8 @@ pub enum Activation {
 pub struct Numbers {
     /// Their type.
     pub dtype: Dtype,
-    /// The bytes.
-    pub bytes: Vec<u8>,
+    /// The bytes: mapped from the file, at any address.
+    pub bytes: Bytes,
 }
 
 /// A weight as a file holds it. Every part of an outermost row lies together.
@@ -110,7 +111,7 @@ pub enum Stored {
         /// Elements that share a scale; divides the innermost dimension.
         group: usize,
         /// Codes, the first in the lowest bits of each byte.
-        codes: Vec<u8>,
+        codes: Bytes,
         /// Scales.
         scales: Numbers,
         /// Biases.
@@ -122,8 +123,8 @@ pub enum Stored {
         shape: Vec<usize>,
         /// The format.
         format: GgmlDType,
-        /// The blocks.
-        bytes: Vec<u8>,
+        /// The blocks: mapped from the file, at any address.
+        bytes: Bytes,
     },
 }
 
@@ -176,9 +177,11 @@ impl Numbers {
 }
 
 /// First and second halves of each of `count` equal parts.
-fn halves(bytes: &[u8], count: usize) -> (Vec<u8>, Vec<u8>) {
+fn halves(bytes: &[u8], count: usize) -> (Bytes, Bytes) {
     let half = bytes.len() / count / 2;
-    let side = |odd: usize| bytes.chunks(half.max(1)).skip(odd).step_by(2).flatten().copied().collect();
+    let side = |odd: usize| {
+        bytes.chunks(half.max(1)).skip(odd).step_by(2).flatten().copied().collect::<Vec<_>>().into()
+    };
     (side(0), side(1))
 }
 
@@ -186,9 +189,13 @@ fn halves(bytes: &[u8], count: usize) -> (Vec<u8>, Vec<u8>) {
 pub trait Backend: Send + 'static {
     /// Whether weights are read; where they are not, every stored array comes without its bytes.
     const NUMBERS: bool = true;
+    /// Whether operations only note what is to be computed, so that a step can be put together before its token is known.
+    const LATE: bool = false;
 
     /// An array on the device; cloning shares it.
     type Tensor: Clone + Send;
+    /// Token ids, which may still be pending.
+    type Ids: Clone;
     /// Rotary angles of a run of positions.
     type Angles;
     /// A matrix that rows are multiplied by, dense or quantised, in the layout that the library multiplies fastest.
@@ -215,8 +222,10 @@ pub trait Backend: Send + 'static {
     /// All elements in row-major order.
     fn to_f32(&self, x: &Self::Tensor) -> Result<Vec<f32>, Error>;
 
+    /// Known ids.
+    fn ids(&self, ids: &[u32]) -> Self::Ids;
     /// Rows `ids` of `table` times `scale`: [T, H].
-    fn embed(&self, table: &Self::Weight, ids: &[u32], scale: f32) -> Result<Self::Tensor, Error>;
+    fn embed(&self, table: &Self::Weight, ids: &Self::Ids, scale: f32) -> Result<Self::Tensor, Error>;
     /// `x` [T, in] times the transpose of `weight` [out, in].
     fn linear(&self, x: &Self::Tensor, weight: &Self::Weight) -> Result<Self::Tensor, Error>;
     /// Sum of two arrays of one shape.
@@ -307,8 +316,11 @@ pub trait Backend: Send + 'static {
     ) -> Result<Self::Tensor, Error>;
     /// `cap · tanh(x / cap)`.
     fn softcap(&self, x: &Self::Tensor, cap: f32) -> Result<Self::Tensor, Error>;
-    /// Index of the largest element of the last row of [T, vocabulary]; the first of equals.
-    fn argmax_last(&self, x: &Self::Tensor) -> Result<u32, Error>;
+    /// Index of the largest element of the last row of [T, vocabulary]; the first of equals. Where the library computes
+    /// late, it begins to, and does not wait for it.
+    fn argmax_last(&self, x: &Self::Tensor) -> Result<Self::Ids, Error>;
+    /// One id, once it is there.
+    fn id(&self, id: &Self::Ids) -> Result<u32, Error>;
     /// Begins to compute what is pending of an array, where the library computes late, and does not wait for it: what comes
     /// next is put together meanwhile.
     fn start(&self, _pending: &Self::Tensor) -> Result<(), Error> {

@@ -8,9 +8,9 @@ mod portable;
 
 use crate::backend::{Activation, Backend, Mask, Numbers, Segment, Stored};
 use crate::columns::{self, Columns, queried};
-use crate::{Error, numeric};
+use crate::{Error, gguf, numeric};
 use attention::{Attention, Keys, Rows};
-use candle_core::quantized::{GgmlDType, QStorage, QTensor};
+use candle_core::quantized::QTensor;
 use candle_core::{
     CpuStorage, CustomOp1, CustomOp2, CustomOp3, DType, Device, Layout, Shape, Storage, Tensor,
 };
@@ -19,7 +19,6 @@ use matrix::Matrix;
 use protocol::DeviceMemory;
 use rayon::prelude::*;
 use safetensors::Dtype;
-use std::borrow::Cow;
 use std::ops::Range;
 
 /// Version of candle that this program is built with; a test holds it against `Cargo.lock`.
@@ -129,6 +128,7 @@ pub struct Experts {
 
 impl Backend for Candle {
     type Tensor = Tensor;
+    type Ids = Vec<u32>;
     type Angles = Angles;
     type Weight = Weight;
     type Experts = Experts;
@@ -146,7 +146,7 @@ impl Backend for Candle {
     fn weight(&self, stored: Stored) -> Result<Weight, Error> {
         match stored {
             Stored::Blocks { shape, format, bytes } => {
-                Ok(Weight::Blocks(Box::new(self.blocks(shape, format, bytes)?)))
+                Ok(Weight::Blocks(Box::new(gguf::blocks(&shape, format, &bytes, &self.device)?)))
             }
             plain => Ok(Weight::Dense(self.expand(plain)?)),
         }
@@ -172,8 +172,12 @@ impl Backend for Candle {
         Ok(x.flatten_all()?.to_vec1()?)
     }
 
-    fn embed(&self, table: &Weight, ids: &[u32], scale: f32) -> Result<Tensor, Error> {
-        let ids = Tensor::new(ids, &self.device)?;
+    fn ids(&self, ids: &[u32]) -> Vec<u32> {
+        ids.to_vec()
+    }
+
+    fn embed(&self, table: &Weight, ids: &Vec<u32>, scale: f32) -> Result<Tensor, Error> {
+        let ids = Tensor::new(&ids[..], &self.device)?;
         let rows = match table {
             Weight::Dense(table) => table.index_select(&ids, 0)?,
             Weight::Blocks(table) => table.embedding(&ids)?,
@@ -190,7 +194,10 @@ impl Backend for Candle {
     }
 
     fn add(&self, a: &Tensor, b: &Tensor) -> Result<Tensor, Error> {
-        Ok((a + b)?)
+        if self.portable {
+            return Ok((a + b)?);
+        }
+        Ok(a.contiguous()?.apply_op2_no_bwd(&b.contiguous()?, &Sum)?)
     }
 
     fn scale(&self, x: &Tensor, factor: f32) -> Result<Tensor, Error> {
@@ -350,11 +357,15 @@ impl Backend for Candle {
         Ok(((x / cap)?.tanh()? * cap)?)
     }
 
-    fn argmax_last(&self, x: &Tensor) -> Result<u32, Error> {
+    fn argmax_last(&self, x: &Tensor) -> Result<Vec<u32>, Error> {
         if self.portable {
-            return portable::argmax_last(x);
+            return Ok(vec![portable::argmax_last(x)?]);
         }
-        Ok(x.get(x.dim(0)? - 1)?.argmax(0)?.to_scalar()?)
+        Ok(vec![x.get(x.dim(0)? - 1)?.argmax(0)?.to_scalar()?])
+    }
+
+    fn id(&self, id: &Vec<u32>) -> Result<u32, Error> {
+        id.first().copied().ok_or_else(|| Error::Tensor("no id where one is meant".into()))
     }
 
     fn reset_device_peak(&self) -> Result<(), Error> {
@@ -367,11 +378,6 @@ impl Backend for Candle {
 }
 
 impl Candle {
-    fn blocks(&self, shape: Vec<usize>, format: GgmlDType, bytes: Vec<u8>) -> Result<QTensor, Error> {
-        let storage = QStorage::from_data(Cow::Owned(bytes), &self.device, format)?;
-        Ok(QTensor::new(storage, shape)?)
-    }
-
     /// A stored weight as plain f32.
     fn expand(&self, stored: Stored) -> Result<Tensor, Error> {
         match stored {
@@ -392,7 +398,7 @@ impl Candle {
                 Ok(Tensor::from_vec(values, shape, &self.device)?)
             }
             Stored::Blocks { shape, format, bytes } => {
-                Ok(self.blocks(shape, format, bytes)?.dequantize(&self.device)?)
+                Ok(gguf::blocks(&shape, format, &bytes, &self.device)?.dequantize(&self.device)?)
             }
         }
     }
@@ -608,6 +614,30 @@ impl CustomOp2 for RmsNorm {
 
 struct Gated(Activation);
 
+/// candle's own sum shares its work with threads beside rayon's, which wait for it in a loop while those compute: on two
+/// cores that took a quarter of a prefill.
+struct Sum;
+
+impl CustomOp2 for Sum {
+    fn name(&self) -> &'static str {
+        "sum"
+    }
+
+    fn cpu_fwd(
+        &self,
+        a: &CpuStorage,
+        a_layout: &Layout,
+        b: &CpuStorage,
+        b_layout: &Layout,
+    ) -> candle_core::Result<(CpuStorage, Shape)> {
+        let (a, b) = (f32_ref(a, a_layout)?, f32_ref(b, b_layout)?);
+        let mut out = a.to_vec();
+        let parts = out.par_chunks_mut(SHARE).zip(b.par_chunks(SHARE));
+        parts.for_each(|(out, b)| out.iter_mut().zip(b).for_each(|(out, b)| *out += b));
+        Ok((CpuStorage::F32(out), a_layout.shape().clone()))
+    }
+}
+
 impl CustomOp2 for Gated {
     fn name(&self) -> &'static str {
         "gated"
@@ -783,8 +813,11 @@ mod tests {
         let factors = vec![0.5, 1.0, 1.5, 2.0, 0.25];
         let stored = |shape: &[usize], step| {
             let values = candle.to_f32(&wave(shape, step)).unwrap();
-            let bytes = values.into_iter().flat_map(f32::to_le_bytes).collect();
-            Stored::Dense { shape: shape.to_vec(), values: Numbers { dtype: Dtype::F32, bytes } }
+            let bytes: Vec<u8> = values.into_iter().flat_map(f32::to_le_bytes).collect();
+            Stored::Dense {
+                shape: shape.to_vec(),
+                values: Numbers { dtype: Dtype::F32, bytes: bytes.into() },
+            }
         };
         let (gate, up) = stored(&[count, 2 * inner, hidden], 0.7).halves();
         let experts = candle.experts(gate, up, stored(&[count, hidden, inner], 1.3), factors).unwrap();

@@ -52,11 +52,16 @@ impl Settings<'_> {
         let ends = |token: &u32| self.forced.is_empty() && self.stop_tokens.contains(token);
         if tokens.last().is_some_and(ends) {
             Some(Stop::StopToken)
-        } else if tokens.len() == self.max_new_tokens || tokens.len() == self.forced.len() {
+        } else if tokens.len() == self.budget() {
             Some(Stop::Budget)
         } else {
             None
         }
+    }
+
+    /// Most tokens of the answer: a forced one is over when all is fed.
+    fn budget(&self) -> usize {
+        if self.forced.is_empty() { self.max_new_tokens } else { self.max_new_tokens.min(self.forced.len()) }
     }
 }
 
@@ -82,6 +87,13 @@ pub struct Generation {
     pub kv_full: KvBytes,
     /// Bytes of the model's own cache at the same length, by formula.
     pub kv_native: KvBytes,
+}
+
+/// A token that is being computed from one that was not known yet: in vain if the answer ends with that one.
+struct Ahead<B: Backend> {
+    token: B::Ids,
+    /// Bytes of the cache before it.
+    kv_bytes: KvBytes,
 }
 
 /// Bytes of one number of the arithmetic (f32).
@@ -172,9 +184,10 @@ impl<B: Backend> Models<B> {
         let prefill_s = first_s - built_s(&counters.restoration);
         let start = Instant::now();
         let first_logits = backend.to_f32(&logits)?;
-        let mut token = backend.argmax_last(&logits)?;
+        let mut token = backend.id(&backend.argmax_last(&logits)?)?;
         let first_token_s = first_s + start.elapsed().as_secs_f64();
         let mut tokens = Vec::new();
+        let mut ahead: Option<Ahead<B>> = None;
         let stop = loop {
             tokens.push(token);
             progress(Stage::Decode, tokens.len());
@@ -183,14 +196,29 @@ impl<B: Backend> Models<B> {
             }
             let fed = settings.forced.get(tokens.len() - 1).copied().unwrap_or(token);
             ids.push(fed);
-            let logits = match &mut cache {
-                Some(cache) => self.step(fed, settings, cache, cancel)?,
-                None => self.forward(&ids, settings, Rows::Last, &mut counters, cancel)?.0,
+            let next = match (ahead.take(), &mut cache) {
+                (Some(ahead), _) => ahead.token,
+                (None, Some(cache)) => backend.argmax_last(&self.step(fed, settings, cache, cancel)?)?,
+                (None, None) => {
+                    let (logits, _) = self.forward(&ids, settings, Rows::Last, &mut counters, cancel)?;
+                    backend.argmax_last(&logits)?
+                }
             };
-            token = backend.argmax_last(&logits)?;
+            if let Some(cache) = cache.as_mut().filter(|_| B::LATE && tokens.len() + 1 < settings.budget()) {
+                let fed = match settings.forced.get(tokens.len()) {
+                    Some(fed) => self.verifier.known(&[*fed])?,
+                    None => next.clone(),
+                };
+                ahead = Some(self.ahead(&fed, settings, cache, cancel)?);
+            }
+            token = backend.id(&next)?;
         };
         let build_restoration_s = fills.then(|| built_s(&counters.restoration));
         let decode_s = start.elapsed().as_secs_f64();
+        if let Some(ahead) = &ahead {
+            // Its time belongs to this answer, not to the next one.
+            backend.id(&ahead.token)?;
+        }
         let layers = self.verifier.kv_layers();
         let rank = self.projection.as_ref().map_or(0, |projection| projection.f_theta.rank());
         Ok(Generation {
@@ -199,7 +227,9 @@ impl<B: Backend> Models<B> {
             timings: StageTimings { build_restoration_s, prefill_s, decode_s, first_token_s, e2e_s: 0.0 },
             first_logits,
             counters,
-            kv_bytes: cache.as_ref().map(|cache| cache.bytes(backend)),
+            kv_bytes: cache
+                .as_ref()
+                .map(|cache| ahead.map_or_else(|| cache.bytes(backend), |ahead| ahead.kv_bytes)),
             kv_forecast: cache.map(|cache| cache.plan().bytes(ids.len() - prompt.len(), rank, COMPUTE_BYTES)),
             kv_full: gemma::full_bytes(&layers, ids.len(), COMPUTE_BYTES),
             kv_native: gemma::native_bytes(&layers, ids.len(), self.verifier.window(), COMPUTE_BYTES),
@@ -215,9 +245,34 @@ impl<B: Backend> Models<B> {
         cache: &mut Cache<B::Tensor>,
         cancel: &AtomicBool,
     ) -> Result<B::Tensor, Error> {
+        self.follow(&self.verifier.known(&[token])?, settings, cache, cancel)
+    }
+
+    /// [`Self::step`] for a token that may not be known yet.
+    fn follow(
+        &self,
+        token: &B::Ids,
+        settings: &Settings<'_>,
+        cache: &mut Cache<B::Tensor>,
+        cancel: &AtomicBool,
+    ) -> Result<B::Tensor, Error> {
         let pass =
             Pass { mask: settings.mask(), decoder: Some(self), ..Pass::plain(cache, Rows::Last, cancel) };
-        self.verifier.logits(&[token], pass)
+        self.verifier.next_logits(token, pass)
+    }
+
+    /// Begins the token after `token`, so that the library has work while that is waited for.
+    fn ahead(
+        &self,
+        token: &B::Ids,
+        settings: &Settings<'_>,
+        cache: &mut Cache<B::Tensor>,
+        cancel: &AtomicBool,
+    ) -> Result<Ahead<B>, Error> {
+        let backend = self.verifier.backend();
+        let kv_bytes = cache.bytes(backend);
+        let logits = self.follow(token, settings, cache, cancel)?;
+        Ok(Ahead { token: backend.argmax_last(&logits)?, kv_bytes })
     }
 }
 

@@ -2,9 +2,11 @@
 
 use crate::Error;
 use crate::config::Config;
-use candle_core::quantized::GgmlDType;
+use candle_core::Device;
 use candle_core::quantized::gguf_file::{Content, Value};
+use candle_core::quantized::{GgmlDType, QStorage, QTensor};
 use serde_json::json;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
@@ -299,6 +301,18 @@ impl Gguf {
     fn no_tokenizer(&self, reason: String) -> Error {
         Error::Tokenizer { path: self.path.clone(), reason }
     }
+}
+
+/// Blocks of a file as candle has them. It wants them at addresses that their numbers may have, which a file need not.
+pub(crate) fn blocks(
+    shape: &[usize],
+    format: GgmlDType,
+    bytes: &[u8],
+    device: &Device,
+) -> Result<QTensor, Error> {
+    let aligned = bytes.as_ptr().cast::<u64>().is_aligned();
+    let bytes = if aligned { Cow::Borrowed(bytes) } else { Cow::Owned(bytes.to_vec()) };
+    Ok(QTensor::new(QStorage::from_data(bytes, device, format)?, shape)?)
 }
 
 /// A number of 0 or more, whatever its width.

@@ -48,6 +48,7 @@ fn nothing<T>() -> Result<T, Error> {
 impl Backend for Headers {
     const NUMBERS: bool = false;
     type Tensor = Vec<usize>;
+    type Ids = ();
     type Angles = ();
     type Weight = Vec<usize>;
     type Experts = ();
@@ -91,7 +92,9 @@ impl Backend for Headers {
         Ok(x.clone())
     }
 
-    fn embed(&self, _: &Vec<usize>, _: &[u32], _: f32) -> Result<Vec<usize>, Error> {
+    fn ids(&self, _: &[u32]) {}
+
+    fn embed(&self, _: &Vec<usize>, (): &(), _: f32) -> Result<Vec<usize>, Error> {
         nothing()
     }
 
@@ -188,7 +191,11 @@ impl Backend for Headers {
         nothing()
     }
 
-    fn argmax_last(&self, _: &Vec<usize>) -> Result<u32, Error> {
+    fn argmax_last(&self, _: &Vec<usize>) -> Result<(), Error> {
+        nothing()
+    }
+
+    fn id(&self, (): &()) -> Result<u32, Error> {
         nothing()
     }
 

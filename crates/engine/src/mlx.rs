@@ -126,7 +126,9 @@ pub struct Angles {
 }
 
 impl Backend for Mlx {
+    const LATE: bool = true;
     type Tensor = Array;
+    type Ids = Array;
     type Angles = Angles;
     type Weight = Weight;
     type Experts = Experts;
@@ -158,8 +160,12 @@ impl Backend for Mlx {
         x.contiguous()?.to_vec_exact().map_err(|error| Error::Tensor(error.to_string()))
     }
 
-    fn embed(&self, table: &Weight, ids: &[u32], scale: f32) -> Result<Array, Error> {
-        self.scale(&table.rows(&Array::from_slice(ids, &[ids.len() as i32]))?, scale)
+    fn ids(&self, ids: &[u32]) -> Array {
+        Array::from_slice(ids, &[ids.len() as i32])
+    }
+
+    fn embed(&self, table: &Weight, ids: &Array, scale: f32) -> Result<Array, Error> {
+        self.scale(&table.rows(ids)?, scale)
     }
 
     fn linear(&self, x: &Array, weight: &Weight) -> Result<Array, Error> {
@@ -265,11 +271,16 @@ impl Backend for Mlx {
         Ok(ops::tanh(x.divide(&cap)?)?.multiply(&cap)?)
     }
 
-    fn argmax_last(&self, x: &Array) -> Result<u32, Error> {
+    fn argmax_last(&self, x: &Array) -> Result<Array, Error> {
         let [rows, _] = dims(x)?;
         let last = part(x, 0, rows as usize - 1..rows as usize)?;
         let index = argmax_axis(&last, -1, None)?;
-        index.try_item_exact().map_err(|error| Error::Tensor(error.to_string()))
+        transforms::async_eval([&index])?;
+        Ok(index)
+    }
+
+    fn id(&self, id: &Array) -> Result<u32, Error> {
+        id.try_item_exact().map_err(|error| Error::Tensor(error.to_string()))
     }
 
     fn start(&self, pending: &Array) -> Result<(), Error> {

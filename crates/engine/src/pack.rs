@@ -12,6 +12,7 @@ use crate::headers::Headers;
 use crate::noise::Noise;
 use crate::restoration::Projection;
 use crate::tokenizer::Tokenizer;
+use files::Digests;
 use protocol::{
     Arm, Decode, DeviceMemory, FoundPack, LoadedPack, Pack, Stage, Trial, TrialMemory, TrialResult,
     WeightFile,
@@ -269,7 +270,7 @@ fn described(pack: &Pack) -> Result<(String, u64), Error> {
 /// The file with its digest, held against the manifest if that names one.
 fn digest(pack: &Pack, path: &Path) -> Result<WeightFile, Error> {
     let relative: PathBuf = path.strip_prefix(&pack.folder).unwrap_or(path).to_owned();
-    let found = files::sha256_file(path)?;
+    let found = Digests::kept_in(files::digest_cache()).of(path)?;
     let bytes = std::fs::metadata(path).map(|metadata| metadata.len()).unwrap_or_default();
     match pack.manifest.sha256.get(&relative) {
         Some(expected) if !expected.eq_ignore_ascii_case(&found) => {

@@ -4,15 +4,15 @@ use crate::Error;
 use crate::backend::{Backend, Numbers, Stored};
 use crate::gguf::Gguf;
 use crate::quantisation::{Quantisation, Scheme};
+use bytes::Bytes;
 use candle_core::quantized::GgmlDType;
 use files::{Header, ShardIndex};
 use safetensors::Dtype;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Where each tensor of a model lies. Tensors are read one by one, so that a model never is in memory twice.
+/// Where each tensor of a model lies. Tensors are mapped one by one, so that a model never is in memory twice.
 pub(crate) struct Weights<'a, B: Backend> {
     backend: &'a B,
     quantisation: Option<Quantisation>,
@@ -35,8 +35,8 @@ enum Format {
 }
 
 enum Place {
-    File { path: PathBuf, start: u64, len: usize },
-    Memory(Vec<u8>),
+    File { path: PathBuf, range: Range<u64> },
+    Memory(Bytes),
 }
 
 impl<'a, B: Backend> Weights<'a, B> {
@@ -72,8 +72,7 @@ impl<'a, B: Backend> Weights<'a, B> {
                 GgmlDType::BF16 => Format::Plain(Dtype::BF16),
                 quantised => Format::Blocks(quantised),
             };
-            let len = (extent.range.end - extent.range.start) as usize;
-            let place = Place::File { path: gguf.path().to_owned(), start: extent.range.start, len };
+            let place = Place::File { path: gguf.path().to_owned(), range: extent.range };
             (extent.name, Entry { shape: extent.shape, format, place })
         };
         let entries = gguf.tensors()?.into_iter().map(entry).collect();
@@ -84,7 +83,7 @@ impl<'a, B: Backend> Weights<'a, B> {
         let Header { start, tensors, .. } = files::safetensors_header(&path)?;
         for (name, info) in tensors.tensors() {
             let (from, to) = info.data_offsets;
-            let place = Place::File { path: path.clone(), start: start + from as u64, len: to - from };
+            let place = Place::File { path: path.clone(), range: start + from as u64..start + to as u64 };
             self.entries
                 .insert(name, Entry { shape: info.shape.clone(), format: Format::Plain(info.dtype), place });
         }
@@ -104,7 +103,7 @@ impl<'a, B: Backend> Weights<'a, B> {
         if !B::NUMBERS {
             let infos = candle_core::pickle::read_pth_tensor_info(&path, false, None).map_err(damaged)?;
             let entry = |info: candle_core::pickle::TensorInfo| {
-                let (shape, place) = (info.layout.dims().to_vec(), Place::Memory(Vec::new()));
+                let (shape, place) = (info.layout.dims().to_vec(), Place::Memory(Bytes::new()));
                 (info.name, Entry { shape, format: Format::Plain(Dtype::F32), place })
             };
             self.entries.extend(infos.into_iter().map(entry));
@@ -115,7 +114,8 @@ impl<'a, B: Backend> Weights<'a, B> {
             let shape = tensor.dims().to_vec();
             let flat = tensor.to_dtype(candle_core::DType::F32).and_then(|t| t.flatten_all());
             let values: Vec<f32> = flat.and_then(|t| t.to_vec1()).map_err(damaged)?;
-            let place = Place::Memory(values.into_iter().flat_map(f32::to_le_bytes).collect());
+            let place =
+                Place::Memory(values.into_iter().flat_map(f32::to_le_bytes).collect::<Vec<_>>().into());
             self.entries.insert(name, Entry { shape, format: Format::Plain(Dtype::F32), place });
         }
         self.files.push(path);
@@ -224,10 +224,10 @@ impl<'a, B: Backend> Weights<'a, B> {
         })
     }
 
-    fn read(&self, entry: &Entry) -> Result<Vec<u8>, Error> {
+    fn read(&self, entry: &Entry) -> Result<Bytes, Error> {
         match &entry.place {
-            Place::File { .. } if !B::NUMBERS => Ok(Vec::new()),
-            Place::File { path, start, len } => read_range(path, *start, *len),
+            Place::File { .. } if !B::NUMBERS => Ok(Bytes::new()),
+            Place::File { path, range } => Ok(files::map_weights(path, range.clone())?),
             Place::Memory(bytes) => Ok(bytes.clone()),
         }
     }
@@ -258,19 +258,4 @@ impl<'a, B: Backend> Weights<'a, B> {
 
 fn broken(path: &Path, reason: String, hint: &'static str) -> Error {
     Error::Weights { path: path.to_owned(), reason, hint }
-}
-
-fn unreadable(path: &Path, error: &std::io::Error) -> Error {
-    broken(path, format!("cannot be read: {error}"), "check that the pack is complete and readable")
-}
-
-fn read_range(path: &Path, start: u64, len: usize) -> Result<Vec<u8>, Error> {
-    let read = || {
-        let mut file = File::open(path)?;
-        file.seek(SeekFrom::Start(start))?;
-        let mut bytes = vec![0; len];
-        file.read_exact(&mut bytes)?;
-        Ok(bytes)
-    };
-    read().map_err(|e| unreadable(path, &e))
 }

@@ -1,10 +1,12 @@
-//! Files that survive a crash: atomic writes, digests, capped reads, and the headers of weight files.
+//! Files that survive a crash: atomic writes, digests, capped reads, and weight files: their headers, and parts mapped.
 //!
 //! Every byte that Kakeya Gate leaves on a disk goes through [`write_atomic`], so a killed process never leaves half a file.
 
+mod digests;
 mod weights;
 
-pub use weights::{Header, ShardIndex, WeightsError, safetensors_header, weight_bytes};
+pub use digests::{Digests, digest_cache};
+pub use weights::{Header, ShardIndex, WeightsError, map_weights, safetensors_header, weight_bytes};
 
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};

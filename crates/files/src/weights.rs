@@ -1,11 +1,14 @@
 //! Headers of weight files: read and checked against the file's size, without the numbers behind them.
 
 use crate::{FileError, read_regular, require_regular};
+use bytes::Bytes;
+use memmap2::MmapOptions;
 use safetensors::tensor::Metadata;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Longest header that the safetensors format allows, bytes.
@@ -94,6 +97,33 @@ pub fn safetensors_header(path: &Path) -> Result<Header, WeightsError> {
     Ok(Header { bytes, start, tensors })
 }
 
+/// The bytes `range` of a weight file, mapped into memory until the last copy of them is dropped. A part that the file does
+/// not have is an error.
+///
+/// A file that somebody else cuts short or overwrites meanwhile changes under its reader, and reading beyond its new end
+/// ends the process (SIGBUS). Whoever maps is therefore the engine, a process of its own: its host tells of an engine that
+/// was lost. Copying a pack anew replaces files as a rule, which leaves what is mapped alone.
+pub fn map_weights(path: &Path, range: Range<u64>) -> Result<Bytes, WeightsError> {
+    let unreadable = |e| WeightsError::unreadable(path, &e);
+    let file = File::open(path).map_err(unreadable)?;
+    let bytes = file.metadata().map_err(unreadable)?.len();
+    if range.start > range.end || range.end > bytes {
+        let reason = format!("has {bytes} bytes, of which {}..{} are to be read", range.start, range.end);
+        return Err(WeightsError::new(path, reason, AGAIN));
+    }
+    if range.is_empty() {
+        return Ok(Bytes::new());
+    }
+    let mut part = MmapOptions::new();
+    // All pages at once: a tensor is read from end to end.
+    part.offset(range.start).len((range.end - range.start) as usize).populate();
+    // SAFETY: the bytes must stay as they are while they are borrowed. Nothing here writes to the file, and no system can
+    // promise it for other programs: what then happens is said above. The numbers that are read have no invalid values.
+    #[allow(unsafe_code)]
+    let mapped = unsafe { part.map(&file) };
+    Ok(Bytes::from_owner(mapped.map_err(unreadable)?))
+}
+
 /// An index of shards: which tensor lies in which file of its folder.
 #[derive(Debug)]
 pub struct ShardIndex {
@@ -174,6 +204,35 @@ mod tests {
         let lying = r#"{"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}}"#;
         assert!(told(&file(lying, 8)).contains("not safetensors"));
         assert!(told(b"version https://git-lfs.github.com/spec/v1\n").contains("pointer (43 bytes)"));
+    }
+
+    #[test]
+    fn any_range_of_a_file_is_mapped_and_outlives_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.safetensors");
+        let content: Vec<u8> = (0..20_000_u32).map(|i| i as u8).collect();
+        write_atomic(&path, &content).unwrap();
+        let parts = [0..20_000, 1..2, 4095..12_289, 19_999..20_000, 7..7, 20_000..20_000];
+        let mapped: Vec<Bytes> = parts.iter().map(|part| map_weights(&path, part.clone()).unwrap()).collect();
+        write_atomic(&path, &[0xff; 20_000]).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        for (part, mapped) in parts.into_iter().zip(mapped) {
+            assert!(mapped == content[part.start as usize..part.end as usize], "{part:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_file_does_not_have_is_not_mapped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.safetensors");
+        write_atomic(&path, &[1; 10]).unwrap();
+        let reason = |range| map_weights(&path, range).unwrap_err().reason;
+        assert_eq!(reason(3..11), "has 10 bytes, of which 3..11 are to be read");
+        #[expect(clippy::reversed_empty_ranges, reason = "a header may claim it")]
+        let reversed = 9..3;
+        assert_eq!(reason(reversed), "has 10 bytes, of which 9..3 are to be read");
+        std::fs::remove_file(&path).unwrap();
+        assert!(reason(0..1).starts_with("cannot be read: "));
     }
 
     #[test]

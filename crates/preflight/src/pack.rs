@@ -1,7 +1,7 @@
 //! Is the manifest usable, and are the files those that it names?
 
 use crate::check::{Finding, Found, Group};
-use crate::digests::{self, Digests};
+use crate::digests::{self, Stated};
 use crate::{Place, Row, name, size, word};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -61,7 +61,7 @@ fn look_at_digests(place: &Place<'_>) -> Found {
         let hint = "add \"sha256\" to pack.json: file → digest";
         return Err(Finding::warn("pack.json states no digests", hint));
     }
-    let digests = Digests::of(pack, &place.subject.digest_cache)
+    let digests = Stated::of(pack, &place.subject.digest_cache)
         .map_err(|e| Finding::fail(e.to_string(), "copy the pack again"))?;
     let unknown = digests.unknown_bytes();
     if unknown > digests::AT_ONCE {

@@ -106,8 +106,7 @@ fn queue(program: &EngineProgram, server: &Path) -> Result<(), Box<dyn Error>> {
     let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let config = folder.path().join("nats.conf");
     let store = folder.path().join("store");
-    let text =
-        format!("listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\" }}\n", store.display());
+    let text = format!("listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\" }}\n", store.display());
     std::fs::write(&config, text)?;
     let mut command = Command::new(server);
     command.arg("-c").arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

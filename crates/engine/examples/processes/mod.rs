@@ -1,11 +1,36 @@
 //! Programs that are asked and answer, line by line: the engine's process, and what it is measured against.
 
-use protocol::{Arm, Backend, Event, Request, Trial, TrialResult};
+use niah::{PromptVariant, Sample};
+use protocol::{Arm, Backend, Decode, Event, Request, RunSpec, Trial, TrialResult};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// Seed of all samples.
+pub const SEED: i64 = 42;
+/// Tokens of an answer at most.
+pub const TOKENS: usize = 24;
+
+/// The question for a sample's needle, with the settings of the project's runs.
+pub fn trial(arm: Arm, decode: Decode, sample: &Sample, variant: PromptVariant) -> Trial {
+    Trial {
+        id: arm.to_string(),
+        arm,
+        prompt: variant.text(sample),
+        variant,
+        decode,
+        sink: 4,
+        window: 64,
+        max_new_tokens: TOKENS,
+        prefill_chunk: RunSpec::PREFILL_CHUNK,
+        seed: SEED,
+        sample: 0,
+        fidelity: false,
+        answer: None,
+    }
+}
 
 /// `kakeya-gate engine`.
 pub struct Engine(Process);

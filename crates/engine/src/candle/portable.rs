@@ -233,7 +233,8 @@ mod tests {
         for count in [5, 40] {
             same(&format!("{count} experts"), |candle| {
                 let stored = |shape: &[usize], step| {
-                    let values = Numbers { dtype: Dtype::F32, bytes: bytes(shape.iter().product(), step) };
+                    let values =
+                        Numbers { dtype: Dtype::F32, bytes: bytes(shape.iter().product(), step).into() };
                     Stored::Dense { shape: shape.to_vec(), values }
                 };
                 let (gate, up) = stored(&[count, 2 * inner, hidden], 0.7).halves();
@@ -252,7 +253,7 @@ mod tests {
         let bytes: Vec<u8> = [[9.0; 8], row].concat().into_iter().flat_map(f32::to_le_bytes).collect();
         for candle in others().into_iter().chain([Candle::cpu()]) {
             let logits = candle.tensor(Dtype::F32, &[2, 8], &bytes).unwrap();
-            assert_eq!(candle.argmax_last(&logits).unwrap(), 2);
+            assert_eq!(candle.id(&candle.argmax_last(&logits).unwrap()).unwrap(), 2);
         }
     }
 

@@ -17,13 +17,29 @@ const WORTH_CUTTING: usize = 128;
 impl<B: Backend> Gemma<B> {
     /// Raw embedding rows times `scale`: [T, hidden].
     pub fn embed(&self, ids: &[u32], scale: f32) -> Result<B::Tensor, Error> {
+        self.backend.embed(&self.embedding, &self.known(ids)?, scale)
+    }
+
+    /// Ids of the vocabulary; others are errors.
+    pub(crate) fn known(&self, ids: &[u32]) -> Result<B::Ids, Error> {
         let vocabulary = self.vocabulary;
-        if let Some(id) = ids.iter().find(|id| **id as usize >= vocabulary) {
-            return Err(Error::Trial(format!(
-                "token {id} is outside the verifier's vocabulary of {vocabulary}"
-            )));
+        match ids.iter().find(|id| **id as usize >= vocabulary) {
+            Some(id) => {
+                Err(Error::Trial(format!("token {id} is outside the verifier's vocabulary of {vocabulary}")))
+            }
+            None => Ok(self.backend.ids(ids)),
         }
-        self.backend.embed(&self.embedding, ids, scale)
+    }
+
+    /// Logits of one token, known or not yet, which follows the cached positions.
+    pub(crate) fn next_logits(
+        &self,
+        token: &B::Ids,
+        mut pass: Pass<'_, B::Tensor>,
+    ) -> Result<B::Tensor, Error> {
+        let rows = Some(pass.rows);
+        let h = self.layers(token, 1, rows, &mut pass, None)?;
+        self.read_out(&h)
     }
 
     /// Logits [rows, vocabulary] of `ids`, which follow the cached positions.
@@ -47,7 +63,8 @@ impl<B: Backend> Gemma<B> {
             if last {
                 pass.watched = watched.clone();
             }
-            let h = self.layers(&ids[chunk], (last || all).then_some(pass.rows), &mut pass, None)?;
+            let (rows, count) = ((last || all).then_some(pass.rows), chunk.len());
+            let h = self.layers(&self.known(&ids[chunk])?, count, rows, &mut pass, None)?;
             if !last {
                 self.finish(&h, pass.cache)?;
             }
@@ -60,7 +77,12 @@ impl<B: Backend> Gemma<B> {
         } else {
             self.backend.concat(0, &parts.iter().collect::<Vec<_>>())?
         };
-        let logits = self.backend.linear(&self.norm(&h, &self.norm)?, &self.embedding)?;
+        self.read_out(&h)
+    }
+
+    /// Logits of the hidden states after the last layer.
+    fn read_out(&self, h: &B::Tensor) -> Result<B::Tensor, Error> {
+        let logits = self.backend.linear(&self.norm(h, &self.norm)?, &self.embedding)?;
         self.softcap.map_or(Ok(logits.clone()), |cap| self.backend.softcap(&logits, cap))
     }
 
@@ -112,8 +134,8 @@ impl<B: Backend> Gemma<B> {
         let sequence = Sequence { prompt: ids.len(), evicted: 0..0, native_window: self.window };
         let mut cache = Cache::new(Plan::native(&self.kv_layers(), &sequence, |_| Evicted::Resident), None);
         for ids in ids.chunks(chunk.max(1)) {
-            let h =
-                self.layers(ids, None, &mut Pass::plain(&mut cache, Rows::Last, cancel), Some(&mut capture))?;
+            let pass = &mut Pass::plain(&mut cache, Rows::Last, cancel);
+            let h = self.layers(&self.known(ids)?, ids.len(), None, pass, Some(&mut capture))?;
             self.finish(&h, &cache)?;
         }
         let b = &self.backend;
@@ -139,20 +161,21 @@ impl<B: Backend> Gemma<B> {
         cache.evaluate(&self.backend)
     }
 
-    /// The hidden states of `rows` after the last layer. Without any, whatever was reached when the cache had every K/V
+    /// The hidden states of `rows` of `count` ids after the last layer. Without any, whatever was reached when the cache had every K/V
     /// of `ids`, or a capture its last.
     fn layers(
         &self,
-        ids: &[u32],
+        ids: &B::Ids,
+        count: usize,
         rows: Option<Rows>,
         pass: &mut Pass<'_, B::Tensor>,
         mut capture: Option<&mut Capture<B::Tensor>>,
     ) -> Result<B::Tensor, Error> {
         let b = &self.backend;
         let before = pass.cache.positions();
-        let positions = before..before + ids.len();
+        let positions = before..before + count;
         let mut tables = Tables { gemma: self, made: Vec::new() };
-        let mut h = self.embed(ids, (self.hidden as f32).sqrt())?;
+        let mut h = b.embed(&self.embedding, ids, (self.hidden as f32).sqrt())?;
         let mut per_layer = self.per_layer_inputs(ids, &h)?;
         let mut memory: Vec<Vec<Segment<B::Tensor>>> = self.layers.iter().map(|_| Vec::new()).collect();
         for (i, layer) in self.layers.iter().enumerate() {
@@ -179,9 +202,9 @@ impl<B: Backend> Gemma<B> {
             }
             let mut asking = positions.clone();
             // Nobody reads the other rows after the last layer's K/V.
-            if last && rows == Some(Rows::Last) && ids.len() > 1 {
+            if last && rows == Some(Rows::Last) && count > 1 {
                 asking = positions.end - 1..positions.end;
-                let row = ids.len() - 1..ids.len();
+                let row = count - 1..count;
                 (h, x) = (b.slice(&h, 0, row.clone())?, b.slice(&x, 0, row.clone())?);
                 if let Some(inputs) = per_layer.as_mut() {
                     inputs[i] = b.slice(&inputs[i], 0, row)?;
@@ -363,7 +386,7 @@ impl<B: Backend> Gemma<B> {
     }
 
     /// For each layer its extra input [T, width].
-    fn per_layer_inputs(&self, ids: &[u32], h: &B::Tensor) -> Result<Option<Vec<B::Tensor>>, Error> {
+    fn per_layer_inputs(&self, ids: &B::Ids, h: &B::Tensor) -> Result<Option<Vec<B::Tensor>>, Error> {
         let b = &self.backend;
         let Some(ple) = &self.per_layer else { return Ok(None) };
         let count = self.layers.len();

@@ -27,7 +27,7 @@ fn values<B: Backend>(b: &B, x: &B::Tensor) -> (Vec<usize>, Vec<f32>) {
 /// Numbers whose phase grows ever faster: their products with a wave do not cancel out.
 fn dense(shape: &[usize], step: f32) -> Stored {
     let value = |i: usize| 2.0 * ((i * i % 1009) as f32 * step).sin();
-    let bytes = (0..shape.iter().product()).flat_map(|i| value(i).to_le_bytes()).collect();
+    let bytes = (0..shape.iter().product()).flat_map(|i| value(i).to_le_bytes()).collect::<Vec<_>>().into();
     let values = Numbers { dtype: Dtype::F32, bytes };
     Stored::Dense { shape: shape.to_vec(), values }
 }
@@ -35,10 +35,14 @@ fn dense(shape: &[usize], step: f32) -> Stored {
 /// Codes of 4 bits, whose scales and biases lie in half precision.
 fn affine(shape: &[usize], group: usize, step: f32) -> Stored {
     let count: usize = shape.iter().product();
-    let codes = (0..count / 2).map(|i| (127.0 + 127.0 * (i as f32 * step).sin()) as u8).collect();
+    let codes =
+        (0..count / 2).map(|i| (127.0 + 127.0 * (i as f32 * step).sin()) as u8).collect::<Vec<_>>().into();
     let halves = |first: u16| Numbers {
         dtype: Dtype::BF16,
-        bytes: (0..count / group).flat_map(|i| (first + i as u16 % 16).to_le_bytes()).collect(),
+        bytes: (0..count / group)
+            .flat_map(|i| (first + i as u16 % 16).to_le_bytes())
+            .collect::<Vec<_>>()
+            .into(),
     };
     // 1/16 and a little more, -0.5 and a little less.
     Stored::Affine {
@@ -183,7 +187,7 @@ fn weights_are_multiplied_and_looked_up_alike() {
             on_both!(what, |b| {
                 let weight = b.weight(stored.clone()).unwrap();
                 let product = b.linear(&wave(b, &[rows, 64], 0.9), &weight).unwrap();
-                b.concat(1, &[&product, &b.embed(&weight, &vec![7; rows], 3.0).unwrap()]).unwrap()
+                b.concat(1, &[&product, &b.embed(&weight, &b.ids(&vec![7; rows]), 3.0).unwrap()]).unwrap()
             });
         }
     }
@@ -191,7 +195,7 @@ fn weights_are_multiplied_and_looked_up_alike() {
     let quantised = mlx.weight(affine(&[24, 64], 32, 0.7)).unwrap();
     assert!(matches!(quantised, Weight::Affine(_)), "it stays as it is stored");
     let integers =
-        Stored::Dense { shape: vec![1, 2], values: Numbers { dtype: Dtype::I32, bytes: vec![0; 8] } };
+        Stored::Dense { shape: vec![1, 2], values: Numbers { dtype: Dtype::I32, bytes: vec![0; 8].into() } };
     assert!(mlx.weight(integers).is_err());
 }
 
@@ -223,7 +227,7 @@ fn the_first_of_equal_logits_wins() {
     let bytes: Vec<u8> = [[9.0; 8], row].concat().into_iter().flat_map(f32::to_le_bytes).collect();
     let (mlx, _turn) = mlx();
     let logits = mlx.tensor(Dtype::F32, &[2, 8], &bytes).unwrap();
-    assert_eq!(mlx.argmax_last(&logits).unwrap(), 2);
+    assert_eq!(mlx.id(&mlx.argmax_last(&logits).unwrap()).unwrap(), 2);
 }
 
 #[test]

@@ -2,12 +2,10 @@
 
 use super::lengths;
 use crate::backend::{Numbers, Stored};
-use crate::{Error, numeric};
+use crate::{Error, gguf, numeric};
 use candle_core::Device;
-use candle_core::quantized::{QStorage, QTensor};
 use mlx_rs::{Array, Dtype as Type, ops};
 use safetensors::Dtype;
-use std::borrow::Cow;
 
 /// Elements of a group that MLX has kernels for.
 const GROUPS: [usize; 3] = [32, 64, 128];
@@ -61,8 +59,7 @@ impl Weight {
                 Ok(Self::Dense(Array::from_slice(&values, &lengths(&shape))))
             }
             Stored::Blocks { shape, format, bytes } => {
-                let storage = QStorage::from_data(Cow::Owned(bytes), &Device::Cpu, format)?;
-                let values = QTensor::new(storage, shape.as_slice())?.dequantize(&Device::Cpu)?;
+                let values = gguf::blocks(&shape, format, &bytes, &Device::Cpu)?.dequantize(&Device::Cpu)?;
                 let values: Vec<f32> = values.flatten_all()?.to_vec1()?;
                 Ok(Self::Dense(Array::from_slice(&values, &lengths(&shape))))
             }

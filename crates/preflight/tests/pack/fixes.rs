@@ -99,7 +99,8 @@ fn a_stated_digest_follows_its_file_and_comes_back() {
     assert_eq!(row(&subject, "pack-digests").status, Status::Pass);
     assert_eq!(make(&subject, TOKENS).unwrap(), Fixed::Nothing);
     undo(&subject, TOKENS).unwrap();
-    fs::remove_dir_all(sandbox.root().join("cache")).unwrap();
+    // Digests of files that were written a moment ago are not kept; then there is none.
+    let _ = fs::remove_dir_all(sandbox.root().join("cache"));
     assert!(sandbox.content() == before, "both files are as they were");
 }
 
