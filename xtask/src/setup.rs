@@ -9,8 +9,9 @@ use std::time::SystemTime;
 
 /// Debian and Ubuntu packages that building the window needs.
 const TO_BUILD: [&str; 3] = ["build-essential", "pkg-config", "libwebkit2gtk-4.1-dev"];
-/// Packages that the tests need besides: a display, a driver for the web view, `pgrep`, fonts for screenshots.
-const TO_TEST: [&str; 5] = ["xvfb", "webkit2gtk-driver", "procps", "fonts-dejavu-core", "fonts-noto-cjk"];
+/// Packages that the tests need besides: a display, a driver for the web view, a browser, `pgrep`, fonts for screenshots.
+const TO_TEST: [&str; 6] =
+    ["xvfb", "webkit2gtk-driver", "chromium", "procps", "fonts-dejavu-core", "fonts-noto-cjk"];
 /// Oldest Node that the front end's tools run on.
 const NODE: u32 = 20;
 

@@ -4,6 +4,7 @@ use crate::cuda;
 use crate::error::Error;
 use crate::mac;
 use crate::mlx;
+use crate::place;
 use crate::process::{ask, command, installed, run, run_tests};
 use crate::setup;
 use crate::tally::Tally;
@@ -16,7 +17,7 @@ const CARGO_DENY: Tool =
 type Work = fn(&mut Tally) -> Result<(), Error>;
 
 /// The steps, in order: what later ones need comes first, what fails soonest comes early.
-const STEPS: [(&str, Work); 15] = [
+const STEPS: [(&str, Work); 16] = [
     ("format", |_| cargo(&["fmt", "--all", "--check"])),
     ("window: lint", |_| npm("lint")),
     ("window: types", |_| npm("check")),
@@ -34,6 +35,7 @@ const STEPS: [(&str, Work); 15] = [
         run_tests(&mut command("cargo", &["test", "--workspace", "--doc", "--no-fail-fast"]), tally)
     }),
     ("tests", tests),
+    ("tests in a browser", browser),
     ("tests on MLX", mlx::tests),
 ];
 
@@ -79,6 +81,17 @@ fn tests(tally: &mut Tally) -> Result<(), Error> {
     let nextest = ["nextest", "run", "--workspace", "--no-fail-fast"];
     let plain = ["test", "--workspace", "--all-targets", "--no-fail-fast"];
     run_tests(&mut command("cargo", if installed("cargo-nextest") { &nextest } else { &plain }), tally)
+}
+
+/// The pages in Chromium, served by the program that was built. Only Linux installs the browser by itself; elsewhere the
+/// window's own tests do not run either.
+fn browser(tally: &mut Tally) -> Result<(), Error> {
+    if !cfg!(target_os = "linux") {
+        println!("not run: the browser is set up on Linux only");
+        return Ok(());
+    }
+    let mut npm = command("npm", &["--prefix", "ui", "run", "browser"]);
+    run_tests(npm.env("KAKEYA_GATE_PROGRAM", place::built("kakeya-gate")?), tally)
 }
 
 /// Licences, bans and sources of everything that comes in from outside.
