@@ -4,6 +4,7 @@ use crate::cuda;
 use crate::error::Error;
 use crate::mac;
 use crate::mlx;
+use crate::place;
 use crate::process::{ask, command, installed, run, run_tests};
 use crate::setup;
 use crate::tally::Tally;
@@ -35,6 +36,7 @@ const STEPS: [(&str, Work); 16] = [
         run_tests(&mut command("cargo", &["test", "--workspace", "--doc", "--no-fail-fast"]), tally)
     }),
     ("tests", tests),
+    ("tests in a browser", browser),
     ("tests on MLX", mlx::tests),
 ];
 
@@ -80,6 +82,17 @@ fn tests(tally: &mut Tally) -> Result<(), Error> {
     let nextest = ["nextest", "run", "--workspace", "--no-fail-fast"];
     let plain = ["test", "--workspace", "--all-targets", "--no-fail-fast"];
     run_tests(&mut command("cargo", if installed("cargo-nextest") { &nextest } else { &plain }), tally)
+}
+
+/// The pages in Chromium, served by the program that was built. Only Linux installs the browser by itself; elsewhere the
+/// window's own tests do not run either.
+fn browser(tally: &mut Tally) -> Result<(), Error> {
+    if !cfg!(target_os = "linux") {
+        println!("not run: the browser is set up on Linux only");
+        return Ok(());
+    }
+    let mut npm = command("npm", &["--prefix", "ui", "run", "browser"]);
+    run_tests(npm.env("KAKEYA_GATE_PROGRAM", place::built("kakeya-gate")?), tally)
 }
 
 /// Licences, bans and sources of everything that comes in from outside.

@@ -4,7 +4,7 @@
 //! front ends have to know.
 
 use crate::evidence_view::{baseline_first, comparison, detail, grid_view, judge, looked_row, whole};
-use crate::export::render;
+use crate::export::render_audits;
 use crate::prompts_view::prompt;
 use crate::{
     Begin, Cancel, EngineProgram, ErrorReport, EvidenceList, Export, HostKey, Machine, PreflightReport,
@@ -304,7 +304,7 @@ impl Desk {
             Call::Diff { old, new } => json(&crate::diff(&old, &new)),
             Call::Gate { paths } => json(&judge(&self.audits(&paths)?, None)?),
             Call::Report { request, format } => {
-                json(&render(&self.audits(&request.paths)?, &request, format)?)
+                json(&render_audits(&self.audits(&request.paths)?, &request, format)?)
             }
         }
     }

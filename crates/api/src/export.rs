@@ -95,8 +95,13 @@ impl Content {
     }
 }
 
+/// A report of the files that the request names.
+pub fn render(request: &Export, format: ReportFormat) -> Result<Rendered, ErrorReport> {
+    render_audits(&load(&request.paths)?, request, format)
+}
+
 /// A report of these audits. `request.paths` are where they come from.
-pub(crate) fn render(
+pub(crate) fn render_audits(
     audits: &[Audit],
     request: &Export,
     format: ReportFormat,
@@ -131,7 +136,7 @@ pub fn export(request: &Export, out: &Path) -> Result<PathBuf, ErrorReport> {
         let message = format!("{} does not end in .html, .pdf, .md, .xml or .json", out.display());
         error::report("unknown-format", message, "choose a name with one of these endings")
     })?;
-    save(&render(&load(&request.paths)?, request, format)?.content, out)
+    save(&render(request, format)?.content, out)
 }
 
 /// Writes what was rendered.

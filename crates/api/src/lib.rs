@@ -27,7 +27,7 @@ pub use evidence_view::{
     ComparisonView, EvidenceDetail, EvidenceList, EvidenceRow, FigureView, GridView, compare, find_evidence,
     gate, gate_junit, load, unreadable,
 };
-pub use export::{Content, Export, Rendered, ReportFormat, export, save};
+pub use export::{Content, Export, Rendered, ReportFormat, export, render, save};
 pub use pairs::{PairView, pairs};
 pub use preflight_view::{
     PreflightReport, PreflightRequest, preflight, preflight_check, preflight_digests, preflight_fix,

@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use api::{AuditDocument, CompareDocument, PreflightReport};
+use api::{AuditDocument, CompareDocument, Content, Export, PreflightReport, ReportDocument, ReportFormat};
 use evidence::{GateReport, Policy, Scan};
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::Serialize;
@@ -23,12 +23,13 @@ fn schema<T: JsonSchema>() -> Value {
     json!(SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>())
 }
 
-fn schemas() -> [(&'static str, Value); 4] {
+fn schemas() -> [(&'static str, Value); 5] {
     [
         ("audit", schema::<AuditDocument>()),
         ("compare", schema::<CompareDocument>()),
         ("gate", schema::<GateReport>()),
         ("preflight", schema::<PreflightReport>()),
+        ("report", schema::<ReportDocument>()),
     ]
 }
 
@@ -48,6 +49,15 @@ fn schemas_are_fresh() {
             path.display()
         );
     }
+}
+
+#[test]
+fn a_report_as_json_holds_to_its_schema() {
+    let request = Export { paths: vec![root().join("tests/fixtures/kinds")], ..Export::default() };
+    let Content::Text(text) = api::render(&request, ReportFormat::Json).unwrap().content else {
+        panic!("JSON is text")
+    };
+    holds(&schema::<ReportDocument>(), &serde_json::from_str::<Value>(&text).unwrap());
 }
 
 /// The fixtures, a file that cannot be read, and the corpus where there is one.
@@ -73,7 +83,7 @@ fn holds(schema: &Value, output: &impl Serialize) {
 #[test]
 fn real_outputs_hold_to_their_schemas() {
     let scan = scan();
-    let [(_, audit), (_, compare), (_, gate), _] = schemas();
+    let [(_, audit), (_, compare), (_, gate), ..] = schemas();
     let document = AuditDocument::from(&scan);
     assert!(document.files.len() > 5 && document.unreadable.len() == 1);
     holds(&audit, &document);

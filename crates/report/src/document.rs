@@ -495,7 +495,12 @@ fn memory(runs: &[Run<'_>], limits: &Thresholds) -> Result<Section, ReportError>
         tables.push(table(meaning, &["file", "rung", "platform", "arm", "figure", "bytes"], rows.collect()));
         panels.push(Panel {
             title: format!("{} ({word})", capitalised(kind.label())),
-            bars: figures.iter().map(|(run, figure)| memory_bar(run, figure)).collect(),
+            // An own file has a dozen arms with four figures each: the chart shows those that are judged, the table all.
+            bars: figures
+                .iter()
+                .filter(|(run, figure)| !matches!(mark(run.niah.kind, &figure.arm), Mark::Variant | Mark::Control))
+                .map(|(run, figure)| memory_bar(run, figure))
+                .collect(),
             // The limit is for what the device or the process held, not for the cache alone.
             limit: (kind.is_measured() && kind != MemoryKind::KvCounted).then(|| {
                 (limits.memory_limit_gib * f64::from(1 << 30), format!("{} GiB", limits.memory_limit_gib))
@@ -505,7 +510,7 @@ fn memory(runs: &[Run<'_>], limits: &Thresholds) -> Result<Section, ReportError>
     let blocks = if tables.is_empty() {
         vec![Block::Text("No file records a memory figure.".to_owned())]
     } else {
-        let title = "Memory, one axis for each kind of figure";
+        let title = "Memory of the arm under test and its oracle, one axis for each kind of figure";
         std::iter::once(Block::Chart(charts::bars(title, &panels)?)).chain(tables).collect()
     };
     Ok(Section { id: "memory", title: "Memory", long: false, blocks })

@@ -4,7 +4,6 @@ use crate::document::{Block, Cell, Chip, GateDocument, Section, Table, Tone};
 use crate::text::{tame, width};
 use crate::{DEMO, ReportError};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use typst::diag::{FileError, FileResult, SourceDiagnostic};
 use typst::foundations::{Bytes, Datetime, Duration, Smart};
@@ -51,22 +50,26 @@ fn told(problems: &[SourceDiagnostic]) -> ReportError {
     ReportError::Pdf(words.join("; "))
 }
 
+type Files = Vec<(FileId, Bytes)>;
+
 /// What typst may read: the template, the data and the charts; no file of the machine.
 struct Pages {
     main: Source,
-    files: BTreeMap<FileId, Bytes>,
+    files: Files,
 }
 
+/// A file beside the template.
+#[expect(clippy::expect_used, reason = "the names are our own: a word, perhaps a number, an ending")]
 fn id(name: &str) -> FileId {
-    let path = VirtualPath::new(name).unwrap_or_else(|_| VirtualPath::root());
+    let path = VirtualPath::new(name).expect("a plain name is a path");
     FileId::new(RootedPath::new(VirtualRoot::Project, path))
 }
 
 impl Pages {
     fn new(document: &GateDocument) -> Self {
-        let mut files = BTreeMap::new();
+        let mut files = Files::new();
         let data = data(document, &mut files);
-        files.insert(id("report.json"), Bytes::from_string(data.to_string()));
+        files.push((id("report.json"), Bytes::from_string(data.to_string())));
         Self { main: Source::new(id("report.typ"), TEMPLATE.to_owned()), files }
     }
 }
@@ -89,7 +92,8 @@ impl World for Pages {
     }
 
     fn file(&self, asked: FileId) -> FileResult<Bytes> {
-        self.files.get(&asked).cloned().ok_or(FileError::AccessDenied)
+        let found = self.files.iter().find(|(id, _)| *id == asked);
+        found.map(|(_, bytes)| bytes.clone()).ok_or(FileError::AccessDenied)
     }
 
     fn font(&self, index: usize) -> Option<Font> {
@@ -101,7 +105,7 @@ impl World for Pages {
     }
 }
 
-fn data(document: &GateDocument, charts: &mut BTreeMap<FileId, Bytes>) -> Value {
+fn data(document: &GateDocument, charts: &mut Files) -> Value {
     let sign_off = &document.sign_off;
     let verdict = Chip::from(document.verdict);
     let notes: Vec<String> = sign_off.notes.lines().map(tame).collect();
@@ -119,12 +123,12 @@ fn data(document: &GateDocument, charts: &mut BTreeMap<FileId, Bytes>) -> Value 
     })
 }
 
-fn section(section: &Section, charts: &mut BTreeMap<FileId, Bytes>) -> Value {
+fn section(section: &Section, charts: &mut Files) -> Value {
     let blocks: Vec<Value> = section.blocks.iter().take(BLOCKS).map(|part| block(part, charts)).collect();
     json!({ "title": section.title, "blocks": blocks })
 }
 
-fn block(block: &Block, charts: &mut BTreeMap<FileId, Bytes>) -> Value {
+fn block(block: &Block, charts: &mut Files) -> Value {
     match block {
         Block::Heading(before, words) => {
             json!({ "kind": "heading", "chip": chip(before), "text": tame(words) })
@@ -133,7 +137,7 @@ fn block(block: &Block, charts: &mut BTreeMap<FileId, Bytes>) -> Value {
         Block::Table(rows) => table(rows),
         Block::Chart(chart) => {
             let file = format!("chart-{}.svg", charts.len());
-            charts.insert(id(&file), Bytes::from_string(chart.light.clone()));
+            charts.push((id(&file), Bytes::from_string(chart.light.clone())));
             json!({ "kind": "chart", "file": file, "width": chart.width, "alt": tame(&chart.title) })
         }
     }

@@ -44,13 +44,30 @@ fn words(html: &str) -> String {
 #[test]
 fn html_report() {
     let html = report::html(&document(&evidence::audit(&fixtures()), sign_off()));
-    assert_eq!(html.matches("<svg").count(), 4);
+    assert_eq!(html.matches("<svg").count(), 10, "five charts, each on either ground");
     insta::assert_snapshot!(words(&html));
 }
 
 #[test]
 fn markdown_report() {
     insta::assert_snapshot!(report::markdown(&document(&evidence::audit(&fixtures()), sign_off())));
+}
+
+#[test]
+fn junit_report() {
+    let gate = evidence::gate(&evidence::audit(&fixtures()), &Policy::built_in());
+    insta::assert_snapshot!(report::junit(&gate, &sign_off()).unwrap());
+}
+
+#[test]
+fn pdf_report() {
+    let document = document(&evidence::audit(&fixtures()), sign_off());
+    let pdf = report::pdf(&document).unwrap();
+    assert!(pdf.starts_with(b"%PDF-1."), "{:?}", &pdf[..8]);
+    let holds = |needle: &[u8]| pdf.windows(needle.len()).any(|window| window == needle);
+    assert!(holds(b"/FontFile"), "fonts are embedded");
+    assert!(!holds(b"/Subtype /Image") && !holds(b"/Subtype/Image"), "charts are vectors");
+    std::fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join("report.pdf"), &pdf).unwrap();
 }
 
 #[test]
@@ -95,6 +112,10 @@ fn hostile_text_is_shown_as_text() {
     for forbidden in ["<script", "<img", "\u{202e}", "\u{1}"] {
         assert!(!html.contains(forbidden), "{forbidden:?} got through");
     }
+    assert!(report::pdf(&document).is_ok(), "it is set, whatever it says");
+    let gate = evidence::gate(&evidence::audit(&files), &Policy::built_in());
+    let junit = report::junit(&gate, &document.sign_off).unwrap();
+    assert!(roxmltree::Document::parse(&junit).is_ok() && !junit.contains("<script"));
     let markdown = report::markdown(&document);
     for forbidden in ["<script", "<img", "@octocat", "\u{202e}", "\n# h"] {
         assert!(!markdown.contains(forbidden), "{forbidden:?} got through");

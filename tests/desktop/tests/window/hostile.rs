@@ -31,7 +31,7 @@ async fn bad_files_are_named_and_markup_in_a_text_stays_text() {
     let text = window.text().await;
     assert!(text.contains("empty.json is empty") && text.contains("list.json holds a list"), "{text}");
     window.screenshot("light-3-evidence-bad-files").await;
-    window.click("tr[data-file='evil.json'] button").await;
+    window.click("tr[data-file='evil.json'] button.name").await;
     window.find("[data-findings]").await;
     assert!(window.text().await.contains("<img src=x"), "the text is shown as it is");
     assert_eq!(window.count("main img, main script").await, 0);

@@ -65,7 +65,7 @@ async fn evidence(window: &Window) {
     scroll_to(window, ".samples").await;
     window.screenshot("light-3-evidence-samples").await;
     window.go("evidence").await;
-    window.click(".bar button").await;
+    window.click("#back").await;
     window.find("tr[data-file]").await;
     assert_eq!(window.count("tr[data-file]").await, 2);
     window.screenshot("light-3-evidence").await;
@@ -79,8 +79,8 @@ async fn evidence(window: &Window) {
 async fn compare(window: &Window) {
     window.go("compare").await;
     window.find("[data-comparison]").await;
-    let drawn = "[...document.querySelectorAll('picture img')].filter((img) => img.complete && img.naturalWidth > 0).length";
-    assert_eq!(window.eval(drawn).await, 2, "both charts are drawn");
+    let drawn = "[...document.querySelectorAll('figure img')].filter((img) => img.complete && img.naturalWidth > 0).length";
+    assert_eq!(window.eval(drawn).await, 4, "every chart is drawn");
     let text = window.text().await;
     assert!(text.contains("decode") && text.contains("reforward"), "what differs is named: {text}");
     window.screenshot("light-4-compare").await;
@@ -95,7 +95,11 @@ async fn gate(window: &Window) {
     window.fill("input[name=reviewer]", "Ada 审阅人").await;
     window.fill("textarea[name=notes]", "<b>read</b> & weighed").await;
     window.click("#export:not(:disabled)").await;
+    window.find("[data-preview=html] iframe").await;
+    window.screenshot("light-5-export").await;
+    window.click("#save:not(:disabled)").await;
     window.find("[data-exported]").await;
+    window.click("dialog .close").await;
     window.screenshot("light-5-gate").await;
 }
 
@@ -130,7 +134,7 @@ async fn every_place_in_the_dark(folder: &std::path::Path, report: &std::path::P
         window.screenshot(name).await;
     }
     window.go("evidence").await;
-    window.click("tr[data-file] button").await;
+    window.click("tr[data-file] button.name").await;
     window.find("[data-findings]").await;
     window.screenshot("dark-3-evidence-file").await;
     window.close().await;

@@ -112,7 +112,7 @@ export const en = {
         ...(warn > 0 ? [count(warn, "warning")] : []),
         ...(fail > 0 ? [`${fail} fail`] : []),
         ...(skipped > 0 ? [`${skipped} skipped`] : []),
-      ].join(", "),
+      ].join(", ") + ".",
     runAll: "Run all checks",
     copy: "Copy as Markdown",
     took: (time: string) => `took ${time}`,
@@ -555,7 +555,7 @@ export const en = {
     chartsAre: {
       recall: "per rung, exact 95 % interval",
       delta: "percentage points, 95 % interval, band ±5",
-      memory: "one axis for each kind of figure",
+      memory: "arm under test and oracle, one axis for each kind of figure",
       throughput: "compared within one machine only",
       depths: "hits of samples by the needle's place",
     } as Record<string, string>,
