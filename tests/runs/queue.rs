@@ -108,7 +108,9 @@ fn a_worker_that_falls_silent_loses_its_trial_to_another() {
     let other = worker(&place, "other", &nats.url(), Path::new(PROGRAM));
     assert!(child.wait().unwrap().success());
     is_whole(&read(&files(&place.out())[0]), 3, 40);
-    all.iter().for_each(|process| drop(signal("-CONT", *process)));
+    for process in all {
+        signal("-CONT", process);
+    }
     drop((silent, other));
 }
 

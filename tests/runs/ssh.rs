@@ -262,7 +262,9 @@ fn a_cut_connection_neither_stops_nor_repeats_work() {
     let child = place.command(&arguments).spawn().unwrap();
     until("some trials are done over there", || (machine.measured().0 >= 3).then_some(()));
     // The connection, in the middle of a sample: ssh here, and what sshd has started there.
-    descendants(child.id()).iter().for_each(|process| drop(signal("-KILL", *process)));
+    for process in descendants(child.id()) {
+        signal("-KILL", process);
+    }
     let output = child.wait_with_output().unwrap();
     let said = text(&output.stderr);
     assert!(output.status.success(), "{said}");
