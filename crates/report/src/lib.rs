@@ -7,16 +7,16 @@ mod charts;
 mod document;
 mod html;
 mod junit;
-mod pdf;
 mod markdown;
+mod pdf;
 mod text;
 
 pub use charts::{Chart, Spot};
 pub use document::{Block, Cell, Chip, GateDocument, Section, SignOff, Table, Tone, grid_table, heat_map};
 pub use html::html;
 pub use junit::junit;
-pub use pdf::pdf;
 pub use markdown::{escape, markdown};
+pub use pdf::pdf;
 pub use text::tame;
 
 /// What every report says of a run on the demonstration pack.

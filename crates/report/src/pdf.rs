@@ -130,7 +130,9 @@ fn section(section: &Section, charts: &mut Files) -> Value {
 
 fn block(block: &Block, charts: &mut Files) -> Value {
     match block {
-        Block::Heading(before, words) => json!({ "kind": "heading", "chip": chip(before), "text": tame(words) }),
+        Block::Heading(before, words) => {
+            json!({ "kind": "heading", "chip": chip(before), "text": tame(words) })
+        }
         Block::Text(words) => json!({ "kind": "text", "text": tame(words) }),
         Block::Table(rows) => table(rows),
         Block::Chart(chart) => {
@@ -163,7 +165,12 @@ fn widths(table: &Table) -> Vec<f64> {
         cells.map(|cell| width(words(cell), 1.0)).fold(0.0, f64::max)
     };
     let head = |name: &str| name.split(' ').map(|word| width(word, 1.0)).fold(0.0, f64::max);
-    table.columns.iter().enumerate().map(|(at, name)| longest(at).min(24.0).max(head(name)).max(3.0)).collect()
+    table
+        .columns
+        .iter()
+        .enumerate()
+        .map(|(at, name)| longest(at).min(24.0).max(head(name)).max(3.0))
+        .collect()
 }
 
 fn words(cell: &Cell) -> &str {
