@@ -498,7 +498,9 @@ fn memory(runs: &[Run<'_>], limits: &Thresholds) -> Result<Section, ReportError>
             // An own file has a dozen arms with four figures each: the chart shows those that are judged, the table all.
             bars: figures
                 .iter()
-                .filter(|(run, figure)| !matches!(mark(run.niah.kind, &figure.arm), Mark::Variant | Mark::Control))
+                .filter(|(run, figure)| {
+                    !matches!(mark(run.niah.kind, &figure.arm), Mark::Variant | Mark::Control)
+                })
                 .map(|(run, figure)| memory_bar(run, figure))
                 .collect(),
             // The limit is for what the device or the process held, not for the cache alone.

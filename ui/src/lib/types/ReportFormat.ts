@@ -3,4 +3,4 @@
 /**
  * What a report can be.
  */
-export type ReportFormat = "html" | "markdown" | "junit" | "json";
+export type ReportFormat = "html" | "pdf" | "markdown" | "junit" | "json";
