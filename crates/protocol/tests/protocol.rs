@@ -77,6 +77,7 @@ fn a_message_is_one_tagged_line() {
         prefill_chunk: 512,
         seed: 42,
         sample: 3,
+        fidelity: true,
         answer: None,
     });
     let line = serde_json::to_string(&trial).unwrap();

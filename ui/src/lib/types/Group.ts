@@ -3,4 +3,4 @@
 /**
  * Part of the set-up that a check looks at.
  */
-export type Group = "host" | "engine" | "pack" | "verifier" | "tokenizer" | "drafter" | "f-theta" | "specification";
+export type Group = "host" | "engine" | "pack" | "verifier" | "tokenizer" | "drafter" | "f-theta" | "specification" | "worker";

@@ -35,6 +35,11 @@ f_theta_config: unknown,
  */
 weights: Array<WeightFile>, 
 /**
+ * SHA-256 over what the pack's answers depend on: the two conventions of its manifest, and path and digest of every
+ * file, in order of paths. Two machines with the same pack see the same digest, wherever it lies.
+ */
+digest: string, 
+/**
  * Geometry of each verifier layer.
  */
 layers: Array<LayerGeometry>, 

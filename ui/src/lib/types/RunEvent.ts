@@ -3,6 +3,7 @@ import type { Arm } from "./Arm";
 import type { ArmRecall } from "./ArmRecall";
 import type { LoadedPack } from "./LoadedPack";
 import type { Stage } from "./Stage";
+import type { Target } from "./Target";
 import type { TrialOutcome } from "./TrialOutcome";
 
 /**
@@ -10,7 +11,15 @@ import type { TrialOutcome } from "./TrialOutcome";
  */
 export type RunEvent = { "type": "started", 
 /**
- * Trials in all.
+ * Id of the run.
+ */
+run: string, 
+/**
+ * Where it happens.
+ */
+target: Target, 
+/**
+ * Trials of the specification.
  */
 trials: number, 
 /**
@@ -24,7 +33,15 @@ arms: Array<Arm>,
 /**
  * Samples a rung.
  */
-n_samples: number, } | { "type": "loaded", 
+n_samples: number, } | { "type": "planned", 
+/**
+ * Trials of this run.
+ */
+trials: number, 
+/**
+ * How many of them the journal had already.
+ */
+reused: number, } | { "type": "loaded", 
 /**
  * What is known of it.
  */
@@ -74,9 +91,13 @@ recall: ArmRecall,
  */
 done: number, 
 /**
- * Seconds left at the pace so far (mean seconds a trial × trials left); null before the first rung has a pace.
+ * Seconds left at the pace so far (mean seconds a trial × trials left); null before there is a pace.
  */
-remaining_s: number | null, } | { "type": "memory", 
+remaining_s: number | null, 
+/**
+ * Whether the journal had it, from an earlier sitting or another run.
+ */
+reused: boolean, } | { "type": "memory", 
 /**
  * Seconds since the run began.
  */
@@ -84,7 +105,11 @@ at_s: number,
 /**
  * Resident set, bytes, as the operating system reports it.
  */
-resident_bytes: number, } | { "type": "rung-done", 
+resident_bytes: number, } | { "type": "notice", 
+/**
+ * One line.
+ */
+line: string, } | { "type": "rung-done", 
 /**
  * Rung, in padding lines.
  */
