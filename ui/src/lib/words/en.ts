@@ -263,7 +263,7 @@ export const en = {
     here: "this machine",
     test: "Test",
     testing: "Testing…",
-    tested: (good: boolean) => (good ? "fit" : "not fit"),
+    tested: (good: boolean): string => (good ? "fit" : "not fit"),
     remove: (target: string) => `Forget ${target}`,
     add: "Add a machine…",
     addTitle: "Add a place for runs",
