@@ -120,7 +120,7 @@ fn what_nobody_can_answer_is_given_up_and_a_later_try_may_succeed() {
     let Some(nats) = Nats::start(&place, "") else { return };
     // An engine that greets and loads, and whose input ends before the first trial.
     let broken = place.path("broken");
-    fs::write(&broken, format!("#!/bin/sh\nhead -n 2 | '{PROGRAM}' engine\n")).unwrap();
+    fs::write(&broken, format!("#!/bin/sh\n{{ for i in 1 2; do read -r line && printf '%s\\n' \"$line\"; done; }} | '{PROGRAM}' engine\n")).unwrap();
     Command::new("chmod").arg("755").arg(&broken).status().unwrap();
     let worker_of = |name: &str, program: &Path| worker(&place, name, &nats.url(), program);
     let bad = worker_of("bad", &broken);

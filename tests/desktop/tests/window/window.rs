@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use sysinfo::{Pid, Process, ProcessRefreshKind, ProcessesToUpdate, System, UpdateKind};
+use tempfile::TempDir;
 
 /// Longest wait for anything that a run of two samples does, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -41,7 +42,7 @@ pub struct Window {
     client: Client,
     driver: Owned,
     _screen: Owned,
-    _home: tempfile::TempDir,
+    home: TempDir,
 }
 
 /// `target/<profile>/deps/window-… → target/<profile>/name`
@@ -72,10 +73,14 @@ fn free_port() -> u16 {
 impl Window {
     /// Opens the app on a workspace. `save` answers the save dialog.
     pub async fn open(workspace: &Path, save: &Path, theme: Theme) -> Self {
+        Self::open_at(tempfile::tempdir().unwrap(), workspace, save, theme).await
+    }
+
+    /// The same with a home that an earlier window has left.
+    pub async fn open_at(home: TempDir, workspace: &Path, save: &Path, theme: Theme) -> Self {
         let app = program("kakeya-gate-app", "kakeya-gate-app");
         program("kakeya-gate", "cli");
         let (screen, display) = screen();
-        let home = tempfile::tempdir().unwrap();
         let port = free_port();
         let driver = Command::new("WebKitWebDriver")
             .args([format!("--port={port}"), "--host=127.0.0.1".to_owned()])
@@ -85,6 +90,7 @@ impl Window {
             .env("WEBKIT_DISABLE_COMPOSITING_MODE", "1")
             .env("GTK_THEME", if theme == Theme::Dark { "Adwaita:dark" } else { "Adwaita" })
             .env("KAKEYA_GATE_TEST_SAVE_PATH", save)
+            .env_remove("KAKEYA_GATE_DATA")
             .env("XDG_DATA_HOME", home.path().join("data"))
             .env("XDG_CONFIG_HOME", home.path().join("config"))
             .env("XDG_CACHE_HOME", home.path().join("cache"))
@@ -93,7 +99,7 @@ impl Window {
         let driver = Owned(driver);
         let arguments = ["--workspace", workspace.to_str().unwrap()];
         let client = connect(port, &app, &arguments).await;
-        Self { client, driver, _screen: screen, _home: home }
+        Self { client, driver, _screen: screen, home }
     }
 
     /// Waits for an element.
@@ -169,20 +175,30 @@ impl Window {
 
     /// Kills the engine process of this window, and no other.
     pub fn kill_engine(&self) {
+        self.kill(|process| process.cmd().get(1).is_some_and(|word| word == "engine"));
+    }
+
+    /// Ends the app as a crash would; gives the home that it leaves.
+    pub fn kill_app(self) -> TempDir {
+        self.kill(|process| {
+            process.cmd().first().is_some_and(|word| Path::new(word).ends_with("kakeya-gate-app"))
+        });
+        self.home
+    }
+
+    fn kill(&self, is_meant: impl Fn(&Process) -> bool) {
         let mut system = System::new().unwrap();
         let what = ProcessRefreshKind::nothing().with_cmd(UpdateKind::Always);
         system.refresh_processes_specifics(ProcessesToUpdate::All, true, what);
         let driver = Pid::from_u32(self.driver.0.id());
-        let is_engine = |process: &&Process| {
-            process.thread_kind().is_none() && process.cmd().get(1).is_some_and(|word| word == "engine")
-        };
+        let is_meant = |process: &&Process| process.thread_kind().is_none() && is_meant(process);
         let ours = |process: &&Process| {
             let parent = |process: &Process| process.parent().and_then(|pid| system.process(pid));
             std::iter::successors(Some(*process), |process| parent(process))
                 .any(|process| process.pid() == driver)
         };
-        let engine = system.processes().values().filter(is_engine).find(ours);
-        assert!(engine.expect("no engine is running").kill());
+        let found = system.processes().values().filter(is_meant).find(ours);
+        assert!(found.expect("no such process is running").kill());
     }
 
     /// Closes the window.
