@@ -2,7 +2,7 @@
 
 use crate::evidence::{files, is_whole, read, timeless};
 use crate::place::{PROGRAM, Place, demo_pack, demo_run};
-use crate::processes::{Dice, Server, descendants, signal, until};
+use crate::processes::{Dice, Server, descendants, pause, signal, until};
 use crate::queue::{Nats, worker};
 use crate::ssh::{Box, carrier};
 use serde_json::Value;
@@ -36,7 +36,7 @@ fn under_fire(
     let mut child: Child = start();
     let mut hits = 0;
     while hits < kills {
-        std::thread::sleep(Duration::from_millis(20 + dice.roll(300)));
+        pause(Duration::from_millis(20 + dice.roll(300)));
         match child.try_wait().unwrap() {
             Some(ended) if ended.success() => {
                 // Done before its time: what is left of the kills meets a run of its own.
@@ -133,7 +133,7 @@ fn on_a_queue_30_kills_of_app_server_workers_and_engines() {
         0 | 1 => kill(Some(app)),
         2 => {
             nats.kill();
-            std::thread::sleep(Duration::from_millis(dice.roll(200)));
+            pause(Duration::from_millis(dice.roll(200)));
             nats.restart();
             true
         }

@@ -79,3 +79,7 @@ pub fn demo_run<'a>(pack: &'a str, n: &'a str, more: &[&'a str]) -> Vec<&'a str>
     arguments.extend(more);
     arguments
 }
+
+pub fn write(path: impl AsRef<Path>, text: impl AsRef<[u8]>) {
+    files::write_atomic(path.as_ref(), text.as_ref()).unwrap();
+}

@@ -12,7 +12,7 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(began.elapsed() < Duration::from_secs(240), "waited in vain until {what}");
-        std::thread::sleep(Duration::from_millis(20));
+        pause(Duration::from_millis(20));
     }
 }
 
@@ -89,4 +89,10 @@ impl Dice {
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> Option<T> {
         of.get(usize::try_from(self.roll(of.len().max(1) as u64)).unwrap()).copied()
     }
+}
+
+/// Lets time pass: between two looks at a condition, and where something is to happen in the middle of something.
+#[expect(clippy::disallowed_methods, reason = "what other processes do tells nothing to a channel")]
+pub fn pause(time: Duration) {
+    std::thread::sleep(time);
 }

@@ -1,8 +1,8 @@
 //! Trials over a real nats-server on loopback.
 
 use crate::evidence::{files, is_whole, read, timeless};
-use crate::place::{PROGRAM, Place, demo_pack, demo_run, text};
-use crate::processes::{Server, descendants, free_port, installed, listening, signal, until};
+use crate::place::{PROGRAM, Place, demo_pack, demo_run, text, write};
+use crate::processes::{Server, descendants, free_port, installed, listening, pause, signal, until};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,7 +24,7 @@ impl Nats {
             "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\" }}\n{more}\n",
             store.display()
         );
-        fs::write(&config, text).unwrap();
+        write(&config, text);
         let server = serve(&program, &config, port);
         Some(Self { server, program, config, port })
     }
@@ -120,7 +120,12 @@ fn what_nobody_can_answer_is_given_up_and_a_later_try_may_succeed() {
     let Some(nats) = Nats::start(&place, "") else { return };
     // An engine that greets and loads, and whose input ends before the first trial.
     let broken = place.path("broken");
-    fs::write(&broken, format!("#!/bin/sh\n{{ for i in 1 2; do read -r line && printf '%s\\n' \"$line\"; done; }} | '{PROGRAM}' engine\n")).unwrap();
+    write(
+        &broken,
+        format!(
+            "#!/bin/sh\n{{ for i in 1 2; do read -r line && printf '%s\\n' \"$line\"; done; }} | '{PROGRAM}' engine\n"
+        ),
+    );
     Command::new("chmod").arg("755").arg(&broken).status().unwrap();
     let worker_of = |name: &str, program: &Path| worker(&place, name, &nats.url(), program);
     let bad = worker_of("bad", &broken);
@@ -145,11 +150,11 @@ fn a_queue_without_workers_says_so_and_credentials_come_from_the_users_context()
     let contexts = place.path("config/nats/context");
     fs::create_dir_all(&contexts).unwrap();
     let context = serde_json::json!({ "url": nats.url(), "user": "gate", "password": "secret" });
-    fs::write(contexts.join("lab.json"), context.to_string()).unwrap();
+    write(contexts.join("lab.json"), context.to_string());
     place.environment.push(("XDG_CONFIG_HOME", place.path("config")));
     let child = place.command(&demo_run(pack, "1", &["--target", "queue:lab"])).spawn().unwrap();
     // It says after five seconds that nobody is there.
-    std::thread::sleep(std::time::Duration::from_secs(8));
+    pause(std::time::Duration::from_secs(8));
     let worker = worker(&place, "one", "lab", Path::new(PROGRAM));
     let output = child.wait_with_output().unwrap();
     let said = text(&output.stderr);

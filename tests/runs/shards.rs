@@ -1,7 +1,7 @@
 //! Parts of a run, merged without a broker.
 
 use crate::evidence::{files, read, timeless};
-use crate::place::{Place, demo_pack, demo_run};
+use crate::place::{Place, demo_pack, demo_run, write};
 use std::path::PathBuf;
 
 fn shard(place: &Place, part: &str, n: &str, more: &[&str]) -> PathBuf {
@@ -57,7 +57,7 @@ fn an_edited_shard_is_refused() {
     let text = std::fs::read_to_string(&part).unwrap();
     let seed = text.replace("\"seed\": 42", "\"seed\": 43");
     assert_ne!(seed, text);
-    std::fs::write(&part, seed).unwrap();
+    write(&part, seed);
     let said = place.fail(&["merge", part.to_str().unwrap(), "-o", "merged.json"]);
     assert!(said.contains("are in no shard"), "{said}");
 }

@@ -1,8 +1,8 @@
 //! A worker behind a real sshd on loopback.
 
 use crate::evidence::{files, is_whole, read, timeless};
-use crate::place::{PROGRAM, Place, demo_pack, demo_run, text};
-use crate::processes::{Server, descendants, free_port, installed, listening, saying, signal, until};
+use crate::place::{PROGRAM, Place, demo_pack, demo_run, text, write};
+use crate::processes::{Server, descendants, free_port, installed, listening, pause, saying, signal, until};
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ impl Box {
         let user = text(&Command::new("id").arg("-un").output().unwrap().stdout);
         let mut client = format!("Host box\n  HostName 127.0.0.1\n  Port {port}\n  User {user}");
         write!(client, "  IdentityFile {}\n  IdentitiesOnly yes\n", folder.join("user").display()).unwrap();
-        fs::write(&config, client).unwrap();
+        write(&config, client);
         place.environment.push(("KAKEYA_GATE_SSH_CONFIG", config.clone()));
         let settings = folder.join("sshd.config");
         let text = format!(
@@ -49,7 +49,7 @@ impl Box {
             packs = demo_pack().display(),
             home = home.display(),
         );
-        fs::write(&settings, text).unwrap();
+        write(&settings, text);
         let sshd = serve(&program, &settings, port);
         Some(Self { sshd, program, port, data, config: settings })
     }
@@ -198,7 +198,7 @@ fn a_missing_program_another_version_and_a_refused_log_in_are_told_apart() {
     // What an engine of another protocol answers to a greeting.
     let old = place.path("old");
     let answer = r#"{"type":"failed","code":"protocol-version","message":"the host speaks protocol 4, this engine 1","hint":""}"#;
-    fs::write(&old, format!("#!/bin/sh\nread greeting\necho '{answer}'\nread more\n")).unwrap();
+    write(&old, format!("#!/bin/sh\nread greeting\necho '{answer}'\nread more\n"));
     executable(&old);
     let (status, measured) = add(old.to_str().unwrap());
     assert!(status == "fail" && measured.contains("another protocol"), "{measured}");
@@ -206,7 +206,7 @@ fn a_missing_program_another_version_and_a_refused_log_in_are_told_apart() {
     let (said, _) = place.succeed(&["target", "copy", "box"]);
     assert!(said.contains("protocol 4"), "{said}");
     assert!(place.succeed(&["target", "list"]).0.contains(".local/share/kakeya-gate/bin/kakeya-gate-"));
-    fs::write(place.path("box/authorized"), "").unwrap();
+    write(place.path("box/authorized"), "");
     let (status, measured) = check(&place, "worker-reached");
     assert!(status == "fail" && measured.contains("refuses the log-in"), "{measured}");
 }
@@ -224,7 +224,7 @@ fn a_clock_that_is_wrong_is_told_and_changes_nothing() {
         return;
     }
     let late = place.path("late");
-    fs::write(&late, format!("#!/bin/sh\nexec faketime -f '+7200s' '{PROGRAM}' \"$@\"\n")).unwrap();
+    write(&late, format!("#!/bin/sh\nexec faketime -f '+7200s' '{PROGRAM}' \"$@\"\n"));
     executable(&late);
     let program = late.to_str().unwrap();
     place.output(&["target", "add", "box", "--program", program, "--fingerprint", &machine.fingerprint()]);
@@ -309,7 +309,7 @@ fn cancelling_ends_the_run_over_there_and_a_worker_that_is_slow_is_waited_for() 
     until("some trials are done over there", || (machine.measured().0 >= 3).then_some(()));
     let engine = descendants(process)[0];
     assert!(signal("-STOP", engine));
-    std::thread::sleep(std::time::Duration::from_secs(3));
+    pause(std::time::Duration::from_secs(3));
     let before = machine.measured().0;
     assert!(signal("-0", process) && signal("-0", child.id()), "slow is not dead");
     assert!(signal("-CONT", engine));

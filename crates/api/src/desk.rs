@@ -22,7 +22,6 @@ use ts_rs::TS;
 /// Everything that a front end can ask for. The answer's type stands behind each; refusals are [`ErrorReport`]s.
 #[derive(Clone, Debug, Deserialize, TS)]
 #[serde(tag = "call", rename_all = "kebab-case", rename_all_fields = "camelCase")]
-#[expect(clippy::large_enum_variant, reason = "one call at a time; a box would only be in the way")]
 pub enum Call {
     /// What the program was started with: [`Start`].
     Start,

@@ -1,6 +1,8 @@
 //! An engine that computes nothing: it answers each trial after as many milliseconds as `IDLE_ENGINE_MS` says. What a run takes
 //! beyond that is the journal and the protocol.
 
+#![expect(clippy::disallowed_methods, reason = "an engine that takes a time and does nothing")]
+
 use protocol::{
     Backend, BackendInfo, Device, Event, FoundPack, Hello, Host, KvBytes, LoadedPack, Request, StageTimings,
     Stop, Trial, TrialMemory, TrialResult, Worker,

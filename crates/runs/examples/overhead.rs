@@ -3,6 +3,8 @@
 //! First one engine here, then, where a server is named, four workers of a queue. The engines answer after one millisecond
 //! each (they sleep, and a sleep is a little longer than it was meant to be; how much is measured first).
 
+#![expect(clippy::disallowed_methods, reason = "it measures what a sleep takes")]
+
 use niah::{PromptVariant, Rung};
 use protocol::{Arm, Backend, Decode, Device, RunSpec};
 use runs::queue::QueueWorker;

@@ -79,7 +79,7 @@ impl RungResults {
         }
         Self {
             rung: rung.rung,
-            dataset: rung.dataset.clone(),
+            dataset: rung.dataset,
             samples: rung.samples.clone(),
             arms: spec.arms.iter().map(of_arm).collect(),
             answered,

@@ -50,7 +50,7 @@ pub fn start(data: &Path, program: &EngineProgram, order: &Order) -> Result<(), 
         if journal.is_alive(&order.run) || matches!(child.try_wait(), Ok(Some(_))) {
             return Ok(());
         }
-        std::thread::sleep(GLANCE);
+        crate::look_again_after(GLANCE);
     }
     Err(RunError::Lost {
         how: format!("did not come up within {} s", COMING_UP.as_secs()),
@@ -121,7 +121,7 @@ pub fn follow(
             if !alive || !tell(None) {
                 return Ok(alive);
             }
-            std::thread::sleep(GLANCE);
+            crate::look_again_after(GLANCE);
         }
     }
 }
@@ -156,7 +156,7 @@ fn watch_for_stop(data: &Path, run: &str, cancel: &Cancel, ended: &Cancel) {
         if journal.is_asked_to_stop(run).unwrap_or(false) {
             return cancel.cancel();
         }
-        std::thread::sleep(GLANCE);
+        crate::look_again_after(GLANCE);
     }
 }
 

@@ -664,7 +664,7 @@ impl Journal {
         for _ in 0..GLIMPSES {
             match file.try_lock() {
                 Ok(()) => return Ok(Some(Owned { _file: file })),
-                Err(TryLockError::WouldBlock) => std::thread::sleep(GLIMPSE),
+                Err(TryLockError::WouldBlock) => crate::look_again_after(GLIMPSE),
                 Err(TryLockError::Error(source)) => return Err(failed(source)),
             }
         }

@@ -33,3 +33,9 @@ pub use run::{Begin, Cancel, Run, unfinished};
 pub use shard::{Shard, ShardError};
 pub use shards::{KIND as SHARD_KIND, merge};
 pub use target::{Target, TargetError};
+
+/// Waits for what another process does: it can tell nothing to a channel, so it is looked at again.
+#[expect(clippy::disallowed_methods, reason = "the callers look at a condition in a loop")]
+pub(crate) fn look_again_after(time: std::time::Duration) {
+    std::thread::sleep(time);
+}

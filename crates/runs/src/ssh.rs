@@ -627,7 +627,7 @@ fn pause(wait: Duration, cancel: &Cancel) -> Result<(), RunError> {
         if cancel.is_cancelled() {
             return Err(RunError::Cancelled);
         }
-        std::thread::sleep(GLANCE.min(wait));
+        crate::look_again_after(GLANCE.min(wait));
     }
     Ok(())
 }

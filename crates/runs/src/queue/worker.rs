@@ -74,7 +74,7 @@ impl QueueWorker {
             match self.session(&journal, &mut served, &mut watch) {
                 Err(RunError::Queue { url, reason }) => {
                     watch(WorkerEvent::Notice(format!("the queue {url}: {reason}; trying again")));
-                    std::thread::sleep(AWAY);
+                    crate::look_again_after(AWAY);
                 }
                 Err(RunError::Cancelled) => return Ok(()),
                 ended => return ended,
