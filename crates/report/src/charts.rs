@@ -185,7 +185,7 @@ impl Pen<'_> {
     fn text(&self, text: &str, at: (i32, i32), side: HPos, colour: RGBColor) -> Result<(), ReportError> {
         // plotters divides the size by 1.24 on the way to SVG.
         let style = TextStyle::from((FONTS, FONT_PX * 1.24)).color(&colour).pos(Pos::new(side, VPos::Center));
-        self.area.draw_text(text, &style, at).map_err(failed)
+        self.area.draw_text(&tame(text), &style, at).map_err(failed)
     }
 
     fn line(&self, points: [(i32, i32); 2], colour: RGBColor, px: u32) -> Result<(), ReportError> {
@@ -564,7 +564,7 @@ pub fn bars(title: &str, panels: &[Panel]) -> Result<Chart, ReportError> {
 
 fn panel_in_words(panel: &Panel) -> String {
     let bars: Vec<String> =
-        panel.bars.iter().take(60).map(|bar| format!("{} {}", tame(&bar.label), bar.figure)).collect();
+        panel.bars.iter().take(60).map(|bar| format!("{} {}", tame(&bar.label), tame(&bar.figure))).collect();
     format!("{}: {}", tame(&panel.title), bars.join("; "))
 }
 
