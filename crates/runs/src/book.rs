@@ -8,8 +8,8 @@ use crate::target::Opened;
 use crate::{RunError, Shard, shards, sweep};
 use evidence::stats;
 use jiff::Timestamp;
-use niah::{Sample, Score};
-use protocol::{Arm, Record, TrialResult};
+use niah::Score;
+use protocol::{Record, TrialResult};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,6 +30,10 @@ pub(crate) struct Book<'a> {
     began: Instant,
     /// Trials answered since then.
     answered: usize,
+    /// Trials of each rung that are not finished.
+    missing: Vec<usize>,
+    /// Hits and samples that were told, by rung and arm.
+    recalls: BTreeMap<(usize, String), (usize, usize)>,
     written: Vec<Option<Vec<PathBuf>>>,
 }
 
@@ -51,6 +55,10 @@ impl<'a> Book<'a> {
         finished.retain(|id, _| planned.contains_key(id.as_str()));
         let answerers = journal.answerers(order.run)?;
         let (began, written) = (Instant::now(), vec![None; rungs.len()]);
+        let open = |rung: &RungPlan| {
+            rung.trials.iter().filter(|planned| !finished.contains_key(planned.id())).count()
+        };
+        let missing = rungs.iter().map(open).collect();
         let worker = answerers.len().saturating_sub(1);
         Ok(Self {
             journal,
@@ -65,6 +73,8 @@ impl<'a> Book<'a> {
             answerers,
             began,
             answered: 0,
+            missing,
+            recalls: BTreeMap::new(),
             written,
         })
     }
@@ -96,11 +106,13 @@ impl<'a> Book<'a> {
         match record {
             Record::Loaded { hello, pack } => {
                 let answerer = Answerer { hello: *hello, pack: *pack };
-                self.worker = self.journal.answerer(self.order.run, &answerer)?;
-                if self.worker == self.answerers.len() {
-                    (self.watch)(RunEvent::Loaded { pack: answerer.pack.clone() });
-                    self.answerers.push(answerer);
+                if let Some(known) = self.answerers.iter().position(|known| known.is_same_as(&answerer)) {
+                    self.worker = known;
+                    return Ok(());
                 }
+                self.worker = self.journal.answerer(self.order.run, &answerer)?;
+                (self.watch)(RunEvent::Loaded { pack: answerer.pack.clone() });
+                self.answerers.push(answerer);
             }
             Record::Started { id } => {
                 if let Some((_, planned)) = self.planned.get(id.as_str()) {
@@ -131,6 +143,7 @@ impl<'a> Book<'a> {
         let (worker, origin) = (self.worker, self.order.run.to_owned());
         self.finished.insert(id.to_owned(), Finished { worker, origin, result });
         self.answered += 1;
+        self.missing[at] -= 1;
         self.tell(at, planned, false);
         self.write_if_complete(at)
     }
@@ -145,6 +158,9 @@ impl<'a> Book<'a> {
         };
         let result = &finished.result;
         let score = Score::of(&result.text, &sample.answer);
+        let told = self.recalls.entry((at, planned.arm.to_string())).or_default();
+        *told = (told.0 + usize::from(score.strict), told.1 + 1);
+        let recall = recall(*told);
         let left = self.planned.len() - self.finished.len();
         let pace = self.began.elapsed().as_secs_f64() / self.answered as f64;
         let event = RunEvent::TrialDone {
@@ -162,7 +178,7 @@ impl<'a> Book<'a> {
                 restored: self.brief(result),
                 fidelity: result.fidelity,
             },
-            recall: self.recall(rung, planned.arm),
+            recall,
             done: self.finished.len(),
             remaining_s: (left > 0 && self.answered > 0).then_some(pace * left as f64),
             reused,
@@ -181,22 +197,10 @@ impl<'a> Book<'a> {
         })
     }
 
-    /// Recall of one arm on one rung, as far as it is finished.
-    fn recall(&self, rung: &RungPlan, arm: Arm) -> ArmRecall {
-        let of_arm = rung.trials.iter().filter(|planned| planned.arm == arm);
-        let answered = of_arm.filter_map(|planned| {
-            let sample: &Sample = rung.samples.get(planned.sample)?;
-            Some(Score::of(&self.finished.get(planned.id())?.result.text, &sample.answer).strict)
-        });
-        let (hits, n) = answered.fold((0, 0), |(hits, n), hit| (hits + usize::from(hit), n + 1));
-        let interval = stats::clopper_pearson(hits as u64, n as u64, 0.05);
-        ArmRecall { hits, n, low: interval.low, high: interval.high }
-    }
-
     /// Writes a rung's evidence once every trial of it is finished.
     fn write_if_complete(&mut self, at: usize) -> Result<(), RunError> {
         let rung = &self.rungs[at];
-        if self.written[at].is_some() || rung.trials.iter().any(|planned| !self.has(planned.id())) {
+        if self.written[at].is_some() || self.missing[at] > 0 {
             return Ok(());
         }
         let now = Timestamp::now();
@@ -247,6 +251,12 @@ impl<'a> Book<'a> {
         }
         Ok(self.written.into_iter().flatten().flatten().collect())
     }
+}
+
+/// Recall of one arm on one rung, as far as it was told.
+fn recall((hits, n): (usize, usize)) -> ArmRecall {
+    let interval = stats::clopper_pearson(hits as u64, n as u64, 0.05);
+    ArmRecall { hits, n, low: interval.low, high: interval.high }
 }
 
 /// Names and contents of the evidence of one whole rung.
