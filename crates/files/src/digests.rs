@@ -13,6 +13,8 @@ const CAP: u64 = 16 << 20;
 /// A file that was changed less long ago may change again without another time of change: file systems count as coarsely as
 /// by two seconds. Its digest is not kept. (git treats its index alike.)
 const SETTLED: Duration = Duration::from_secs(2);
+/// How often a file that is waited for is looked at.
+const GLANCE: Duration = Duration::from_millis(50);
 
 /// Digests that are known, and where they are kept.
 #[derive(Debug)]
@@ -136,6 +138,24 @@ impl Digests {
     }
 }
 
+/// Waits until the last change of a file is so long ago that its digest is kept; false when `go_on`, which is asked meanwhile,
+/// says no.
+pub fn settle(path: &Path, go_on: &mut dyn FnMut() -> bool) -> Result<bool, FileError> {
+    // Nobody sends: waiting for it lets time pass.
+    let (_sender, never) = std::sync::mpsc::channel::<()>();
+    let begun = SystemTime::now();
+    // A change that lies in the future, by a clock that was set back, is not waited for.
+    while !look(path)?.1.is_settled(SystemTime::now())
+        && begun.elapsed().is_ok_and(|waited| waited <= SETTLED)
+    {
+        if !go_on() {
+            return Ok(false);
+        }
+        let _ = never.recv_timeout(GLANCE);
+    }
+    Ok(true)
+}
+
 /// The file behind a path, links followed, and its state.
 fn look(path: &Path) -> Result<(PathBuf, State), FileError> {
     let real = path.canonicalize().map_err(|e| FileError::io("cannot read", path, e))?;
@@ -195,6 +215,15 @@ mod tests {
         // A clock that was set back.
         let future = State::of(&fs::metadata(&desk.file).unwrap());
         assert!(!future.is_settled(UNIX_EPOCH));
+    }
+
+    #[test]
+    fn after_settling_a_digest_is_kept_and_the_wait_can_be_given_up() {
+        let desk = Desk::new();
+        assert!(!settle(&desk.file, &mut || false).unwrap());
+        assert!(settle(&desk.file, &mut || true).unwrap());
+        assert_eq!(desk.ask(SOON), (sha256(b"first"), 5));
+        assert_eq!(desk.ask(SOON), (sha256(b"first"), 0));
     }
 
     /// Size, inode and time of modification are those of before.

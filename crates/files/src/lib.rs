@@ -5,7 +5,7 @@
 mod digests;
 mod weights;
 
-pub use digests::{Digests, digest_cache};
+pub use digests::{Digests, digest_cache, settle};
 pub use weights::{Header, ShardIndex, WeightsError, map_weights, safetensors_header, weight_bytes};
 
 use sha2::{Digest, Sha256};
