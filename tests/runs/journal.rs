@@ -96,6 +96,28 @@ fn an_engine_that_dies_is_started_again() {
 }
 
 #[test]
+fn a_run_that_goes_on_with_another_program_writes_beside_the_evidence_that_is_there() {
+    let (place, pack) = (Place::new(), demo_pack());
+    let mut arguments = demo_run(pack.to_str().unwrap(), "8", &[]);
+    let ladder = arguments.iter().position(|argument| *argument == "20").unwrap();
+    arguments[ladder] = "20,70";
+    let mut child = place.start(&arguments);
+    until("the first rung is written and the second begun", || (done(&place) >= 25).then_some(()));
+    assert!(signal("-KILL", child.id()));
+    child.wait().unwrap();
+    let first = files(&place.out()).remove(0);
+    let before = std::fs::read(&first).unwrap();
+    // What another build has answered has other ids.
+    let db = rusqlite::Connection::open(place.data().join("journal.sqlite")).unwrap();
+    db.execute("update trial set id = 'another build: ' || id", []).unwrap();
+    arguments.push("--resume");
+    let (printed, _) = place.succeed(&arguments);
+    assert_eq!(printed.lines().count(), 2);
+    assert_eq!(files(&place.out()).len(), 3, "{printed}");
+    assert_eq!(std::fs::read(&first).unwrap(), before);
+}
+
+#[test]
 fn a_full_disk_loses_nothing() {
     let (mut place, whole, pack) = (Place::new(), Place::new(), demo_pack());
     let small = place.path("small");
@@ -115,7 +137,7 @@ fn a_full_disk_loses_nothing() {
     assert!(said.contains("full") && said.contains("free some space"), "{said}");
     assert!(mount("remount,size=64m"));
     let (_, said) = place.succeed(&demo_run(pack.to_str().unwrap(), "40", &["--resume"]));
-    eprintln!("{said}");
+    assert!(said.contains("in the journal already"), "{said}");
     whole.succeed(&arguments);
     assert_eq!(timeless(&files(&place.out())[0]), timeless(&files(&whole.out())[0]));
     drop(unmounted);

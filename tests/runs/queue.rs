@@ -140,6 +140,23 @@ fn what_nobody_can_answer_is_given_up_and_a_later_try_may_succeed() {
 }
 
 #[test]
+fn a_cancelled_run_is_taken_off_the_queue_and_goes_on_later() {
+    let (place, pack) = (Place::new(), demo_pack());
+    let Some(nats) = Nats::start(&place, "") else { return };
+    let (pack, target) = (pack.to_str().unwrap(), nats.target());
+    let busy = worker(&place, "busy", &nats.url(), Path::new(PROGRAM));
+    let arguments = demo_run(pack, "60", &["--target", &target, "--resume"]);
+    let mut child = place.start(&arguments);
+    until("the worker works", || (measured(&place, "busy") >= 3).then_some(()));
+    assert!(signal("-INT", child.id()));
+    assert_eq!(child.wait().unwrap().code(), Some(2));
+    assert!(measured(&place, "busy") < 180, "there is something left");
+    place.succeed(&arguments);
+    is_whole(&read(&files(&place.out())[0]), 3, 60);
+    drop(busy);
+}
+
+#[test]
 fn a_queue_without_workers_says_so_and_credentials_come_from_the_users_context() {
     let (mut place, pack) = (Place::new(), demo_pack());
     let users = "authorization { users: [ { user: \"gate\", password: \"secret\" } ] }";

@@ -51,6 +51,21 @@ fn shards_make_the_evidence_of_the_whole_run() {
 }
 
 #[test]
+fn a_part_is_continued_and_no_other() {
+    let (place, pack) = (Place::new(), demo_pack());
+    let with = |part: &'static str| demo_run(pack.to_str().unwrap(), "6", &["--shard", part, "--resume"]);
+    place.succeed(&with("1/2"));
+    // As if it had died before its end.
+    let db = rusqlite::Connection::open(place.data().join("journal.sqlite")).unwrap();
+    db.execute("update run set state = 'open'", []).unwrap();
+    let (other, _) = place.succeed(&with("2/2"));
+    assert_eq!(files(&place.out()).len(), 2, "{other}");
+    let (same, _) = place.succeed(&with("1/2"));
+    assert_ne!(same, other);
+    assert_eq!(files(&place.out()).len(), 2, "the part has its file");
+}
+
+#[test]
 fn an_edited_shard_is_refused() {
     let place = Place::new();
     let part = shard(&place, "1/1", "2", &[]);

@@ -38,11 +38,12 @@ impl Box {
         write(&config, client);
         place.environment.push(("KAKEYA_GATE_SSH_CONFIG", config.clone()));
         let settings = folder.join("sshd.config");
+        // The user's own home stays out of it: a shell that is killed while it reads its start-up files may leave locks there.
         let text = format!(
             "ListenAddress 127.0.0.1\nHostKey {host}\nAuthorizedKeysFile {keys}\nStrictModes no\nUsePAM no\nPidFile none\n\
              PasswordAuthentication no\nKbdInteractiveAuthentication no\nMaxStartups 100\n\
-             SetEnv KAKEYA_GATE_DATA={data} KAKEYA_GATE_PACKS={packs} BOX_HOME={home}\n\
-             ForceCommand cd \"$BOX_HOME\" && eval \"$SSH_ORIGINAL_COMMAND\"\n",
+             SetEnv KAKEYA_GATE_DATA={data} KAKEYA_GATE_PACKS={packs} HOME={home}\n\
+             ForceCommand cd \"$HOME\" && eval \"$SSH_ORIGINAL_COMMAND\"\n",
             host = folder.join("host").display(),
             keys = folder.join("authorized").display(),
             data = data.display(),

@@ -118,7 +118,6 @@ pub(crate) fn render_audits(
     let content = match format {
         ReportFormat::Html => Content::Text(report::html(&document()?)),
         ReportFormat::Markdown => Content::Text(report::markdown(&document()?)),
-
         ReportFormat::Pdf => Content::Base64(BASE64.encode(report::pdf(&document()?).map_err(not_drawn)?)),
         ReportFormat::Junit => Content::Text(report::junit(&gate, &sign_off).map_err(not_drawn)?),
         ReportFormat::Json => {

@@ -2,7 +2,7 @@
 
 use crate::{ErrorReport, error};
 use protocol::RunSpec;
-use runs::{Begin, Journal, JournalledRun, RunError, RunState, Target};
+use runs::{Begin, Journal, JournalledRun, RunError, Shard, Target};
 use std::path::{Path, PathBuf};
 
 /// The environment variable that names the data folder.
@@ -24,15 +24,19 @@ pub fn data_folder() -> Result<PathBuf, ErrorReport> {
 /// Runs that have not ended and that nobody works on, the latest first.
 pub fn unfinished_runs(data: &Path) -> Result<Vec<JournalledRun>, ErrorReport> {
     let mut runs = Journal::open(data).and_then(|journal| journal.runs()).map_err(RunError::from)?;
-    // Those without a folder for evidence were ordered from elsewhere, and are continued from there.
-    runs.retain(|run| run.state != RunState::Done && !run.alive && !run.out.as_os_str().is_empty());
+    runs.retain(JournalledRun::is_unfinished);
     Ok(runs)
 }
 
 /// How a run that is asked for with its settings alone goes on: the one of these settings that has not ended, or a new one
 /// that takes over what any run has finished.
-pub fn resume_or_reuse(data: &Path, spec: &RunSpec, target: &Target) -> Result<Begin, ErrorReport> {
-    Ok(runs::unfinished(data, spec, target)?.map_or(Begin::Reuse, Begin::Continue))
+pub fn resume_or_reuse(
+    data: &Path,
+    spec: &RunSpec,
+    target: &Target,
+    shard: Option<Shard>,
+) -> Result<Begin, ErrorReport> {
+    Ok(runs::unfinished(data, spec, target, shard)?.map_or(Begin::Reuse, Begin::Continue))
 }
 
 /// Forgets a run that shall not be continued.

@@ -133,7 +133,11 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         .targets
         .iter()
         .map(|target| {
-            let begin = if args.resume { api::resume_or_reuse(&data, &spec, target)? } else { Begin::Anew };
+            let begin = if args.resume {
+                api::resume_or_reuse(&data, &spec, target, args.shard)?
+            } else {
+                Begin::Anew
+            };
             Ok(Run {
                 spec: spec.clone(),
                 target: target.clone(),

@@ -32,4 +32,4 @@ mod worker;
 pub use error::Error;
 pub use headers::Headers;
 pub use library::{inspect, self_test};
-pub use serve::{Durable, Identity, NothingDurable, ServeError, serve};
+pub use serve::{Durable, Identity, ServeError, serve};

@@ -121,7 +121,7 @@ fn cuda() -> Option<BackendInfo> {
 /// Memory of the first NVIDIA GPU that is free now, bytes; none without one.
 pub(crate) fn free_gpu_bytes() -> Option<u64> {
     let memory = Candle::open(Device::Cuda).ok()?.device_memory()?;
-    Some(memory.total_bytes - memory.used_bytes?)
+    Some(memory.total_bytes.saturating_sub(memory.used_bytes?))
 }
 
 /// MLX; the GPU of a Mac is part of its processor and has no name of its own.

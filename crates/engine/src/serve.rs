@@ -44,43 +44,6 @@ pub trait Durable: Send {
     ) -> Result<bool, ErrorReport>;
 }
 
-/// For an engine that serves one connection and nothing beyond it.
-#[derive(Clone, Copy, Debug)]
-pub struct NothingDurable;
-
-impl NothingDurable {
-    fn refusal() -> ErrorReport {
-        report("not-durable", "this engine keeps no runs".into(), "start the program `kakeya-gate engine`")
-    }
-}
-
-impl Durable for NothingDurable {
-    fn packs(&self) -> Vec<PathBuf> {
-        Vec::new()
-    }
-
-    fn data(&self) -> &Path {
-        Path::new(".")
-    }
-
-    fn start(&self, _: &Order) -> Result<(), ErrorReport> {
-        Err(Self::refusal())
-    }
-
-    fn stop(&self, _: &str) -> Result<(), ErrorReport> {
-        Err(Self::refusal())
-    }
-
-    fn follow(
-        &self,
-        _: &str,
-        _: u64,
-        _: &mut dyn FnMut(Option<(u64, String)>) -> bool,
-    ) -> Result<bool, ErrorReport> {
-        Err(Self::refusal())
-    }
-}
-
 /// Why serving ended early. Errors of a request are answered with an event and do not end it.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {

@@ -2,12 +2,42 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use engine::{Identity, NothingDurable, serve};
+use engine::{Durable, Identity, serve};
 use niah::{PromptVariant, Rung, Score};
-use protocol::{Arm, Backend, Decode, Device, Event, Request, Restore, TrialResult};
+use protocol::{Arm, Backend, Decode, Device, ErrorReport, Event, Order, Request, Restore, TrialResult};
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write, pipe};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
+
+/// Nothing that these tests ask for outlives a connection.
+struct OneConnection;
+
+impl Durable for OneConnection {
+    fn packs(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    fn data(&self) -> &Path {
+        Path::new(".")
+    }
+
+    fn start(&self, order: &Order) -> Result<(), ErrorReport> {
+        panic!("{order:?}")
+    }
+
+    fn stop(&self, run: &str) -> Result<(), ErrorReport> {
+        panic!("{run}")
+    }
+
+    fn follow(
+        &self,
+        run: &str,
+        _: u64,
+        _: &mut dyn FnMut(Option<(u64, String)>) -> bool,
+    ) -> Result<bool, ErrorReport> {
+        panic!("{run}")
+    }
+}
 
 struct Host {
     to: PipeWriter,
@@ -21,7 +51,7 @@ impl Host {
         let (from, output) = pipe().unwrap();
         let identity = Identity { version: "0".into(), commit: None, dirty: false };
         let engine =
-            thread::spawn(move || serve(BufReader::new(input), output, identity, NothingDurable).unwrap());
+            thread::spawn(move || serve(BufReader::new(input), output, identity, OneConnection).unwrap());
         Self { to, from: BufReader::new(from).lines(), engine }
     }
 

@@ -58,7 +58,10 @@ impl<'a> Book<'a> {
         let open = |rung: &RungPlan| {
             rung.trials.iter().filter(|planned| !finished.contains_key(planned.id())).count()
         };
-        let missing = rungs.iter().map(open).collect();
+        let missing: Vec<usize> = rungs.iter().map(open).collect();
+        for (rung, _) in rungs.iter().zip(&missing).filter(|(_, missing)| **missing > 0) {
+            journal.rung_reopened(order.run, rung.rung.0)?;
+        }
         let worker = answerers.len().saturating_sub(1);
         Ok(Self {
             journal,

@@ -4,16 +4,15 @@
 //! writes its account into the journal. Whoever ordered it reads the account, from wherever they stopped reading.
 
 use crate::engine::EngineProgram;
-use crate::journal::{Answerer, Journal, JournalledRun, RunState};
+use crate::journal::{Answerer, Entry, Journal, RunState};
 use crate::local::Local;
 use crate::plan::{self, Planned};
-use crate::target::{Answers, Target};
+use crate::target::Answers;
 use crate::{Cancel, RunError, find_pack};
-use jiff::Timestamp;
 use protocol::{ErrorReport, Order, Record, RunSpec};
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -35,7 +34,7 @@ pub fn start(data: &Path, program: &EngineProgram, order: &Order) -> Result<(), 
     if journal.is_alive(&order.run) {
         return Ok(());
     }
-    journal.begin(&entry(order), Some(order))?;
+    journal.begin(&Entry::for_another(&order.run, &order.spec), Some(order))?;
     journal.reopen(&order.run)?;
     let log = journal.log_file(&order.run);
     let not_started = |source| RunError::NotStarted { program: program.0.clone(), source };
@@ -58,23 +57,6 @@ pub fn start(data: &Path, program: &EngineProgram, order: &Order) -> Result<(), 
         doing: "starting the run".into(),
         last_words: String::new(),
     })
-}
-
-fn entry(order: &Order) -> JournalledRun {
-    JournalledRun {
-        id: order.run.clone(),
-        created: Timestamp::now(),
-        target: Target::Local,
-        spec: order.spec.clone(),
-        out: PathBuf::new(),
-        overridden: Vec::new(),
-        shard: None,
-        state: RunState::Open,
-        error: None,
-        done: 0,
-        trials: 0,
-        alive: false,
-    }
 }
 
 /// A hang-up of the connection must not reach it.
@@ -185,21 +167,20 @@ fn answer(
     let open: Vec<&Planned> =
         planned.into_iter().filter(|planned| !finished.contains_key(planned.id())).collect();
     let mut worker = 0;
-    let mut told = Instant::now() - PROGRESS;
+    let mut told: Option<Instant> = None;
     local.answer(&open, 0, cancel, &mut |_, record| {
         match &record {
-            Record::Done { id, result } => journal.commit_and_append(&order.run, id, worker, result)?,
-            Record::Progress { .. } if told.elapsed() < PROGRESS => {}
+            Record::Done { id, result } => {
+                return Ok(journal.commit_and_append(&order.run, id, worker, result)?);
+            }
+            Record::Progress { .. } if told.is_some_and(|told| told.elapsed() < PROGRESS) => return Ok(()),
+            Record::Progress { .. } => told = Some(Instant::now()),
             Record::Loaded { hello, pack } => {
                 let answerer = Answerer { hello: (**hello).clone(), pack: (**pack).clone() };
                 worker = journal.answerer(&order.run, &answerer)?;
-                journal.append(&order.run, &record)?;
             }
-            _ => journal.append(&order.run, &record)?,
+            _ => {}
         }
-        if matches!(record, Record::Progress { .. }) && told.elapsed() >= PROGRESS {
-            told = Instant::now();
-        }
-        Ok(())
+        Ok(journal.append(&order.run, &record)?)
     })
 }

@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Engines beat once a second; one that is silent this long has hung.
@@ -17,6 +16,8 @@ const SILENCE: Duration = Duration::from_secs(60);
 const THREADS: &str = "RAYON_NUM_THREADS";
 /// Lines of standard error kept for the message when it dies.
 const LAST_WORDS: usize = 8;
+/// How long its last words may take to arrive once it is gone.
+const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
 /// Messages that may wait: a host that is slow makes the engine wait, instead of filling its own memory.
 const WAITING: usize = 256;
 /// Longest line of a message; longer ones are no messages of ours.
@@ -36,7 +37,8 @@ pub struct Engine {
     input: Option<ChildStdin>,
     lines: Receiver<Result<Event, String>>,
     last_words: Arc<Mutex<VecDeque<String>>>,
-    errors: Option<JoinHandle<()>>,
+    /// Closed when its standard error is.
+    said: Receiver<()>,
     last_heard: Instant,
 }
 
@@ -70,7 +72,7 @@ impl Engine {
             child,
             input,
             lines: read_events(output),
-            errors: Some(keep_last_words(errors, Arc::clone(&last_words))),
+            said: keep_last_words(errors, Arc::clone(&last_words)),
             last_words,
             last_heard: Instant::now(),
         };
@@ -143,10 +145,8 @@ impl Engine {
             Ok(status) => format!("ended ({status})"),
             Err(error) => format!("ended ({error})"),
         };
-        // What it said last is still on its way.
-        if let Some(errors) = self.errors.take() {
-            let _ = errors.join();
-        }
+        // What it said last is still on its way. A process that it has left behind may hold the pipe for ever.
+        let _ = self.said.recv_timeout(LAST_WORDS_WITHIN);
         let words = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
         let last_words = words.iter().fold(String::new(), |all, line| format!("{all}\n  {line}"));
         RunError::Lost { how, code, doing: doing.to_owned(), last_words }
@@ -219,11 +219,10 @@ fn beginning(line: &[u8]) -> String {
     String::from_utf8_lossy(line).chars().take(200).collect()
 }
 
-fn keep_last_words(
-    errors: impl Read + Send + 'static,
-    words: Arc<Mutex<VecDeque<String>>>,
-) -> JoinHandle<()> {
+fn keep_last_words(errors: impl Read + Send + 'static, words: Arc<Mutex<VecDeque<String>>>) -> Receiver<()> {
+    let (open, said) = mpsc::channel();
     std::thread::spawn(move || {
+        let _open: mpsc::Sender<()> = open;
         for line in BufReader::new(errors).lines().map_while(Result::ok) {
             let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
             if words.len() == LAST_WORDS {
@@ -231,5 +230,6 @@ fn keep_last_words(
             }
             words.push_back(line.chars().take(300).collect());
         }
-    })
+    });
+    said
 }

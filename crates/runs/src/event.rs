@@ -16,8 +16,6 @@ pub enum RunEvent {
         run: String,
         /// Where it happens.
         target: Target,
-        /// Trials of the specification.
-        trials: usize,
         /// Rungs, in padding lines.
         rungs: Vec<u32>,
         /// Arms.

@@ -173,6 +173,33 @@ pub struct JournalledRun {
     pub alive: bool,
 }
 
+impl JournalledRun {
+    /// Whether it is this machine's to continue: it has not ended, nobody works on it, and it was not ordered from elsewhere
+    /// (such a run has no folder for evidence, and is continued from there).
+    pub fn is_unfinished(&self) -> bool {
+        self.state != RunState::Done && !self.alive && !self.out.as_os_str().is_empty()
+    }
+}
+
+/// A run of which nothing is done yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'a> {
+    pub id: &'a str,
+    pub target: &'a Target,
+    pub spec: &'a RunSpec,
+    /// Folder for the evidence; empty where trials are answered for a run elsewhere.
+    pub out: &'a Path,
+    pub overridden: &'a [OverriddenCheck],
+    pub shard: Option<Shard>,
+}
+
+impl<'a> Entry<'a> {
+    /// A run elsewhere, of which trials are answered here.
+    pub(crate) fn for_another(id: &'a str, spec: &'a RunSpec) -> Self {
+        Self { id, target: &Target::Local, spec, out: Path::new(""), overridden: &[], shard: None }
+    }
+}
+
 /// One engine that answered trials of a run, with the pack as it saw it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Answerer {
@@ -297,7 +324,8 @@ impl Journal {
     }
 
     fn force(&self) -> Answer<()> {
-        if self.forced.get().elapsed() < FORCE {
+        // Within several changes that are one there is nothing to force yet.
+        if !self.connection.is_autocommit() || self.forced.get().elapsed() < FORCE {
             return Ok(());
         }
         self.forced.set(Instant::now());
@@ -305,7 +333,7 @@ impl Journal {
     }
 
     /// Enters a run; one that is ordered from elsewhere again keeps what is done, and the new order counts.
-    pub(crate) fn begin(&self, run: &JournalledRun, order: Option<&Order>) -> Answer<()> {
+    pub(crate) fn begin(&self, run: &Entry, order: Option<&Order>) -> Answer<()> {
         let text = |value: serde_json::Value| value.to_string();
         self.change(
             "insert into run (id, created, target, spec, out, overridden, shard, state, ordered)
@@ -313,7 +341,7 @@ impl Journal {
              on conflict (id) do update set spec = excluded.spec, ordered = excluded.ordered",
             params![
                 run.id,
-                run.created.to_string(),
+                Timestamp::now().to_string(),
                 text(serde_json::json!(run.target)),
                 text(serde_json::json!(run.spec)),
                 run.out.to_string_lossy(),
@@ -448,18 +476,22 @@ impl Journal {
         result: &TrialResult,
         followed: u64,
     ) -> Answer<bool> {
-        let result = serde_json::json!(result).to_string();
         self.together(|| {
-            let new = self.change(
-                "insert into trial (run, id, worker, origin, result) values (?1, ?2, ?3, ?1, ?4) on conflict do nothing",
-                params![id, trial, worker, result],
-            )?;
+            let new = self.insert(id, trial, worker, result)?;
             self.change(
                 "update run set followed = ?2 where id = ?1 and followed < ?2",
                 params![id, i64::try_from(followed).unwrap_or(i64::MAX)],
             )?;
-            Ok(new == 1)
+            Ok(new)
         })
+    }
+
+    /// Enters a trial that this run has measured; whether it was new.
+    fn insert(&self, id: &str, trial: &str, worker: usize, result: &TrialResult) -> Answer<bool> {
+        let query = "insert into trial (run, id, worker, origin, result) values (?1, ?2, ?3, ?1, ?4)
+                     on conflict do nothing";
+        let new = self.change(query, params![id, trial, worker, serde_json::json!(result).to_string()])?;
+        Ok(new == 1)
     }
 
     /// Number of the last record of a worker elsewhere that was committed.
@@ -542,6 +574,14 @@ impl Journal {
         found.ok_or_else(|| JournalError::NoRun(format!("{id}, rung {rung}")))
     }
 
+    /// Forgets what was noted of a rung that had ended and is to be answered anew, by another program: its evidence stays
+    /// where it is, and what comes is written beside it.
+    pub(crate) fn rung_reopened(&self, id: &str, rung: u32) -> Answer<()> {
+        let query = "delete from rung where run = ?1 and rung = ?2 and ended is not null";
+        self.change(query, params![id, rung])?;
+        Ok(())
+    }
+
     /// Notes which files will hold a rung's evidence, before they are written: written again, they have the same names.
     pub(crate) fn rung_paths(&self, id: &str, rung: u32, paths: &[PathBuf]) -> Answer<()> {
         let paths = serde_json::json!(paths).to_string();
@@ -567,14 +607,11 @@ impl Journal {
 
     /// Appends to the account of a run.
     pub(crate) fn append(&self, id: &str, record: &Record) -> Answer<()> {
-        let text = serde_json::json!(record).to_string();
         let transient =
             matches!(record, Record::Progress { .. } | Record::Memory { .. } | Record::Started { .. });
-        self.change(
-            "insert into record (run, number, transient, text)
-             select ?1, coalesce(max(number), 0) + 1, ?2, ?3 from record where run = ?1",
-            params![id, transient, text],
-        )?;
+        let query = "insert into record (run, number, transient, text)
+                     select ?1, coalesce(max(number), 0) + 1, ?2, ?3 from record where run = ?1";
+        self.change(query, params![id, transient, serde_json::json!(record).to_string()])?;
         self.force()
     }
 
@@ -586,22 +623,12 @@ impl Journal {
         worker: usize,
         result: &TrialResult,
     ) -> Answer<()> {
-        let record = Record::Done { id: trial.to_owned(), result: Box::new(result.clone()) };
-        let result = serde_json::json!(result).to_string();
-        let text = serde_json::json!(record).to_string();
-        self.together(|| {
-            let new = self.change(
-                "insert into trial (run, id, worker, origin, result) values (?1, ?2, ?3, ?1, ?4) on conflict do nothing",
-                params![id, trial, worker, result],
-            )?;
-            if new == 1 {
-                self.change(
-                    "insert into record (run, number, transient, text)
-                     select ?1, coalesce(max(number), 0) + 1, 0, ?2 from record where run = ?1",
-                    params![id, text],
-                )?;
+        self.together(|| match self.insert(id, trial, worker, result)? {
+            true => {
+                let result = Box::new(result.clone());
+                self.append(id, &Record::Done { id: trial.to_owned(), result })
             }
-            Ok(())
+            false => Ok(()),
         })
     }
 

@@ -15,7 +15,7 @@ use crate::plan::{Build, Planned};
 use crate::target::{Answers, Opened, Take};
 use crate::{Cancel, RunError, digest_of};
 use futures_util::StreamExt;
-use link::{Advisory, Answer, DELIVERIES, Dead, Link, Ticket, kind, live, results, trials};
+use link::{ALL, Advisory, Answer, DELIVERIES, Dead, Link, Ticket, kind, live, results, trials};
 use protocol::{Arm, Record, RunSpec};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -69,7 +69,7 @@ impl Answers for Queue<'_> {
         let outcome = open.collect(self.run, &kind, planned, after, cancel, take);
         if outcome.is_err() {
             // Nobody shall work for a run that waits for nothing. What is lost by failing is a worker's time.
-            let _ = open.link.purge(&trials(&kind, self.run));
+            let _ = open.link.withdraw(&kind, self.run);
         }
         outcome
     }
@@ -77,7 +77,7 @@ impl Answers for Queue<'_> {
 
 impl Open {
     /// Puts the trials on the queue. Those that are on it, or were within the server's memory of ids, are not put twice; one
-    /// that was given up is a new try.
+    /// that was given up or withdrawn is a new try.
     fn enqueue(&self, run: &str, kind: &str, planned: &[&Planned]) -> Result<(), RunError> {
         let tries = self.link.dead_letters(run)?;
         for some in planned.chunks(AT_ONCE) {
@@ -89,7 +89,8 @@ impl Open {
                     pack: self.pack.clone(),
                     arms: self.arms.clone(),
                 };
-                let tried = tries.iter().filter(|dead| dead.id == planned.id()).count();
+                let tried =
+                    tries.iter().filter(|dead| [planned.id(), ALL].contains(&dead.id.as_str())).count();
                 (format!("{run}.{}.{tried}", planned.id()), ticket)
             });
             self.link.publish_all(&trials(kind, run), messages.collect())?;
@@ -146,7 +147,7 @@ impl Open {
                 }
             }
             given_up.clear();
-            given_up.extend(link.dead_letters(run)?.into_iter().skip(before));
+            given_up.extend(link.dead_letters(run)?.into_iter().skip(before).filter(|dead| dead.id != ALL));
             open.retain(|id| given_up.iter().all(|dead| dead.id != *id));
             if heard.elapsed() > NOBODY && !told && !link.is_anybody_there(kind)? {
                 told = true;

@@ -2,7 +2,7 @@
 
 use crate::assemble;
 use crate::book::Book;
-use crate::journal::{Journal, JournalledRun, Owned, RunState};
+use crate::journal::{Entry, Journal, JournalledRun, Owned, RunState};
 use crate::local::Local;
 use crate::plan::{self, Planned};
 use crate::queue::Queue;
@@ -106,19 +106,13 @@ impl Run {
             journal.run(&id)?;
             journal.set_state(&id, RunState::Open, None)?;
         } else {
-            let run = JournalledRun {
-                id: id.clone(),
-                created: Timestamp::now(),
-                target: self.target.clone(),
-                spec: spec.clone(),
-                out: absolute(&self.out),
-                overridden: self.overridden.clone(),
+            let run = Entry {
+                id: &id,
+                target: &self.target,
+                spec,
+                out: &absolute(&self.out),
+                overridden: &self.overridden,
                 shard: self.shard,
-                state: RunState::Open,
-                error: None,
-                done: 0,
-                trials: 0,
-                alive: true,
             };
             journal.begin(&run, None)?;
         }
@@ -136,7 +130,6 @@ impl Run {
         watch(RunEvent::Started {
             run: id.to_owned(),
             target: self.target.clone(),
-            trials: 0,
             rungs: spec.ladder.iter().map(|rung| rung.0).collect(),
             arms: spec.arms.clone(),
             n_samples: spec.n_samples,
@@ -168,11 +161,16 @@ impl Run {
     }
 }
 
-/// The latest run of this specification on this target that has not ended and that nobody works on.
-pub fn unfinished(data: &Path, spec: &RunSpec, target: &Target) -> Result<Option<String>, RunError> {
+/// The latest run of this specification, or of this part of it, on this target that has not ended and that nobody works on.
+pub fn unfinished(
+    data: &Path,
+    spec: &RunSpec,
+    target: &Target,
+    shard: Option<Shard>,
+) -> Result<Option<String>, RunError> {
     let spec = RunSpec { pack: absolute(&spec.pack), ..spec.clone() };
     let same = |run: &JournalledRun| {
-        run.state != RunState::Done && !run.alive && run.spec == spec && run.target == *target
+        run.is_unfinished() && run.spec == spec && run.target == *target && run.shard == shard
     };
     Ok(Journal::open(data)?.runs()?.into_iter().find(same).map(|run| run.id))
 }

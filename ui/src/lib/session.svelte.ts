@@ -1,6 +1,7 @@
 import { Answer } from "./answer.svelte";
 import { Checklist } from "./checklist.svelte";
 import { SvelteSet } from "svelte/reactivity";
+import { storedTexts } from "./stored";
 import { unique } from "./text";
 import type { Tone } from "./components/Chip.svelte";
 import type { Backend } from "./backend/backend";
@@ -25,15 +26,6 @@ export type Place = (typeof PLACES)[number];
 const RECENT = "workspaces";
 const MOST_RECENT = 8;
 
-function remembered(): string[] {
-  try {
-    const stored: unknown = JSON.parse(localStorage.getItem(RECENT) ?? "[]");
-    return Array.isArray(stored) ? stored.filter((folder) => typeof folder === "string") : [];
-  } catch {
-    return [];
-  }
-}
-
 /** What the window is looking at. Places come and go; this stays, so that nothing is lost on the way between them. */
 export class Session {
   readonly backend: Backend;
@@ -49,7 +41,7 @@ export class Session {
 
   place = $state<Place>("preflight");
   /** Workspaces that were opened before, the last one first. */
-  recent = $state.raw<string[]>(remembered());
+  recent = $state.raw<string[]>(storedTexts(RECENT));
   /** The dialog that exports a report is open. */
   exporting = $state(false);
   readonly workspace = new Answer<Workspace>();

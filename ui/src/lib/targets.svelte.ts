@@ -1,6 +1,7 @@
 import { SvelteSet } from "svelte/reactivity";
 import { Answer } from "./answer.svelte";
 import type { Backend } from "./backend/backend";
+import { storedTexts } from "./stored";
 import { unique } from "./text";
 import type { Machine } from "./types/Machine";
 import type { TargetReport } from "./types/TargetReport";
@@ -16,7 +17,7 @@ export const sshTarget = (host: string) => `ssh:${host}`;
 export class Targets {
   readonly machines = new Answer<Machine[]>();
   /** Queues that were added, as `queue:URL`. */
-  queues = $state.raw<string[]>(JSON.parse(localStorage.getItem(QUEUES) ?? "[]") as string[]);
+  queues = $state.raw<string[]>(storedTexts(QUEUES));
   /** Targets of the next run; never empty. */
   readonly chosen = new SvelteSet<string>([LOCAL]);
   /** What the last test of each machine found. */

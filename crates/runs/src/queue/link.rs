@@ -90,6 +90,9 @@ impl Answer {
     }
 }
 
+/// In a [`Dead`] letter: every trial of the run.
+pub(crate) const ALL: &str = "*";
+
 /// A trial that was given up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Dead {
@@ -253,10 +256,13 @@ impl Link {
         self.run(stream.delete_message(advisory.stream_seq)).map(drop)
     }
 
-    /// Takes trials off the queue that nobody has taken yet.
-    pub(crate) fn purge(&self, subject: &str) -> Result<(), RunError> {
+    /// Takes a run's trials off the queue. A letter says so first: the server would take the same ids for repetitions.
+    pub(crate) fn withdraw(&self, kind: &str, run: &str) -> Result<(), RunError> {
+        let letter = Dead { id: ALL.into(), reason: "withdrawn by its run".into() };
+        let moment = jiff::Timestamp::now().as_nanosecond();
+        self.publish(&dead(run), format!("{run}.withdrawn.{moment}"), &letter)?;
         let stream = self.run(self.context.get_stream_no_info(TRIALS))?;
-        self.run(stream.purge().filter(subject)).map(drop)
+        self.run(stream.purge().filter(trials(kind, run))).map(drop)
     }
 
     /// Whether a worker of that kind waits or works.

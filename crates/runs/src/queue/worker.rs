@@ -2,14 +2,13 @@
 
 use super::link::{ACK_WAIT, Answer, DELIVERIES, Dead, Link, Ticket, dead, kind, live, results};
 use crate::engine::{Engine, EngineProgram};
-use crate::journal::{Answerer, Journal, JournalledRun, RunState};
+use crate::journal::{Answerer, Entry, Journal};
 use crate::local::Local;
 use crate::plan::{Build, Planned};
 use crate::target::Answers;
-use crate::{Cancel, RunError, Target};
+use crate::{Cancel, RunError};
 use async_nats::jetstream::consumer::{Consumer, pull};
 use async_nats::jetstream::{AckKind, Message};
-use jiff::Timestamp;
 use niah::Rung;
 use protocol::{Backend, Device, Hello, Record, RunSpec, TrialResult};
 use std::path::{Path, PathBuf};
@@ -258,8 +257,8 @@ impl<'a> Seat<'a> {
             return Ok(known);
         }
         let spec = specification(ticket, &desk.build, &desk.folder);
-        self.journal.begin(&entry(ticket, &spec), None)?;
-        let link = self.link;
+        self.journal.begin(&Entry::for_another(run, &spec), None)?;
+        let (link, cancel) = (self.link, &self.worker.cancel);
         let mut found: (Option<Answerer>, Option<TrialResult>) = (None, None);
         let planned = Planned {
             rung: Rung(0),
@@ -268,7 +267,7 @@ impl<'a> Seat<'a> {
             trial: ticket.trial.clone(),
         };
         let local = self.seated(desk, &spec)?;
-        local.answer(&[&planned], 0, &Cancel::default(), &mut |_, record| {
+        local.answer(&[&planned], 0, cancel, &mut |_, record| {
             beat(link);
             match record {
                 Record::Loaded { hello, pack } => found.0 = Some(Answerer { hello: *hello, pack: *pack }),
@@ -319,23 +318,6 @@ fn specification(ticket: &Ticket, build: &Build, folder: &Path) -> RunSpec {
         max_new_tokens: trial.max_new_tokens,
         prefill_chunk: trial.prefill_chunk,
         prompt: trial.variant,
-    }
-}
-
-fn entry(ticket: &Ticket, spec: &RunSpec) -> JournalledRun {
-    JournalledRun {
-        id: ticket.run.clone(),
-        created: Timestamp::now(),
-        target: Target::Local,
-        spec: spec.clone(),
-        out: PathBuf::new(),
-        overridden: Vec::new(),
-        shard: None,
-        state: RunState::Done,
-        error: None,
-        done: 0,
-        trials: 0,
-        alive: false,
     }
 }
 

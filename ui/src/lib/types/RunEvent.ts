@@ -19,10 +19,6 @@ run: string,
  */
 target: Target, 
 /**
- * Trials of the specification.
- */
-trials: number, 
-/**
  * Rungs, in padding lines.
  */
 rungs: Array<number>, 
