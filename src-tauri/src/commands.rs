@@ -1,12 +1,14 @@
 //! The commands of the window: one that answers every [`Call`], and the dialogs that only a window can open.
 //! `ui/src/lib/backend/tauri.ts` is their other side.
 
-use crate::ask;
+use crate::menu::{self, Described};
+use crate::{WINDOW, ask};
 use api::{Call, Content, Desk, ErrorReport};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tauri::ipc::{Channel, InvokeResponseBody, Response};
-use tauri::{AppHandle, State};
+use tauri::{AppHandle, Manager, State};
+use tauri_plugin_notification::NotificationExt;
 
 type Answer<T> = Result<T, ErrorReport>;
 
@@ -49,4 +51,23 @@ pub(crate) async fn choose_files(app: AppHandle) -> Answer<Vec<PathBuf>> {
 #[tauri::command]
 pub(crate) async fn save(app: AppHandle, name: String, content: Content) -> Answer<Option<PathBuf>> {
     aside(move || ask::place(&app, &name).map(|out| api::save(&content, &out)).transpose()).await
+}
+
+/// Tells of something that ended while the user is elsewhere. A system that shows no notifications loses nothing: the window
+/// says the same.
+#[tauri::command]
+pub(crate) fn notify(app: AppHandle, title: String, text: String) {
+    let seen = app.get_webview_window(WINDOW).is_some_and(|window| window.is_focused().unwrap_or(false));
+    if !seen {
+        let _ = app.notification().builder().title(title).body(text).show();
+    }
+}
+
+#[tauri::command]
+pub(crate) async fn set_menu(app: AppHandle, menus: Vec<Described>) -> Answer<()> {
+    menu::show(&app, &menus).map_err(|e| ErrorReport {
+        code: "menu".into(),
+        message: format!("the menus cannot be shown: {e}"),
+        hint: "every command is in the palette as well".into(),
+    })
 }

@@ -2,12 +2,20 @@
 
 mod ask;
 mod commands;
+mod menu;
 
 use api::Desk;
 use clap::Parser;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use tauri::{AppHandle, Emitter, Manager};
+use tauri_plugin_window_state::StateFlags;
+
+/// Label of the only window.
+const WINDOW: &str = "main";
+/// The event that asks the page to open a folder.
+const OPEN: &str = "open";
 
 /// Reviews of long-context evidence: preflight, run, compare, gate.
 #[derive(Debug, Parser)]
@@ -27,15 +35,25 @@ struct Arguments {
 pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
     let desk = Arc::new(Desk::new(arguments.workspace));
+    let window_state = tauri_plugin_window_state::Builder::new().with_state_flags(
+        StateFlags::SIZE | StateFlags::POSITION | StateFlags::MAXIMIZED | StateFlags::FULLSCREEN,
+    );
     // An engine ends when its input closes, so none outlives the window.
     let outcome = tauri::Builder::default()
+        // First, so that a second program ends before it does anything.
+        .plugin(tauri_plugin_single_instance::init(|app, arguments, folder| again(app, &arguments, &folder)))
+        .plugin(window_state.build())
         .plugin(tauri_plugin_dialog::init())
+        .plugin(tauri_plugin_notification::init())
         .manage(desk)
+        .on_menu_event(|app, event| menu::pass_on(app, &event))
         .invoke_handler(tauri::generate_handler![
             commands::call,
             commands::choose_folder,
             commands::choose_files,
+            commands::notify,
             commands::save,
+            commands::set_menu,
         ])
         .run(tauri::generate_context!());
     match outcome {
@@ -44,5 +62,17 @@ pub fn run() -> ExitCode {
             eprintln!("error: the window cannot be opened: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// The program was started again: its window comes to the front and opens the workspace that was named.
+fn again(app: &AppHandle, arguments: &[String], folder: &str) {
+    let Some(window) = app.get_webview_window(WINDOW) else { return };
+    // Where a window manager refuses one of these, the workspace is opened all the same.
+    let _ = window.unminimize();
+    let _ = window.set_focus();
+    let named = Arguments::try_parse_from(arguments).ok().and_then(|arguments| arguments.workspace);
+    if let Some(workspace) = named {
+        let _ = app.emit(OPEN, Path::new(folder).join(workspace));
     }
 }

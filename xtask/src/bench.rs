@@ -41,6 +41,26 @@ pub(crate) fn runs() -> Result<(), Error> {
     run(&mut overhead)
 }
 
+/// The window: how soon it is there, what it costs. Opens the reference's corpus, if there, else the tests' own evidence.
+pub(crate) fn app() -> Result<(), Error> {
+    run(&mut command("npm", &["--prefix", "ui", "run", "build"]))?;
+    let programs = ["--package", "cli", "--package", "kakeya-gate-app", "--package", "desktop-tests"];
+    let release =
+        ["build", "--release", "--bin", "kakeya-gate", "--bin", "kakeya-gate-app", "--example", "app_speed"];
+    run(command("cargo", &release).args(programs))?;
+    let corpus =
+        std::env::var_os("KAKEYA_GATE_REFERENCE").map(|reference| PathBuf::from(reference).join("evidence"));
+    let own = place::root().join("tests/fixtures");
+    let folder = corpus.filter(|corpus| corpus.is_dir()).unwrap_or(own);
+    run(command(place::released("examples/app_speed")?, &[]).arg(&folder))?;
+    let packed = run_and_read(&mut command("sh", &["-c", "cat ui/dist/assets/* | gzip -9 | wc -c"]))?;
+    println!(
+        "pages, gzip: {} kB (wanted: under 200)",
+        packed.trim().parse::<f64>().unwrap_or(f64::NAN) / 1e3
+    );
+    Ok(())
+}
+
 /// Seconds a sample on the demo pack, beside PyTorch in the same run.
 pub(crate) fn engine(samples: usize) -> Result<(), Error> {
     let pack = place::root().join("assets/demo-pack");

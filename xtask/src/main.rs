@@ -75,6 +75,8 @@ enum Subject {
     Gguf,
     /// The same on MLX, beside Python's mlx-lm: the verifier in f32, and in 4 bits where the reference's is at hand.
     Mlx,
+    /// The window of the release build: start, evidence list, changing places, memory, size of the pages.
+    App,
     /// What journal and protocol cost a trial, here and on a queue (which needs nats-server).
     Runs,
 }
@@ -92,6 +94,7 @@ fn main() -> ExitCode {
         Command::Bench { subject: Subject::Engine, samples } => bench::engine(samples),
         Command::Bench { subject: Subject::Gguf, samples } => bench::gguf(samples),
         Command::Bench { subject: Subject::Mlx, samples } => bench::mlx(samples),
+        Command::Bench { subject: Subject::App, .. } => bench::app(),
         Command::Bench { subject: Subject::Runs, .. } => bench::runs(),
     };
     match outcome {

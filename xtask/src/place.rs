@@ -23,7 +23,15 @@ pub(crate) fn cache() -> PathBuf {
 
 /// A program of this workspace. It lies beside this one, since both were built into the same folder.
 pub(crate) fn built(name: &str) -> Result<PathBuf, Error> {
-    let running =
-        std::env::current_exe().map_err(|source| Error::File { path: "this program".into(), source })?;
-    Ok(running.with_file_name(format!("{name}{}", std::env::consts::EXE_SUFFIX)))
+    Ok(running()?.with_file_name(format!("{name}{}", std::env::consts::EXE_SUFFIX)))
+}
+
+/// The same of the release profile.
+pub(crate) fn released(name: &str) -> Result<PathBuf, Error> {
+    let folder = running()?.parent().and_then(Path::parent).map(|target| target.join("release"));
+    Ok(folder.unwrap_or_default().join(format!("{name}{}", std::env::consts::EXE_SUFFIX)))
+}
+
+fn running() -> Result<PathBuf, Error> {
+    std::env::current_exe().map_err(|source| Error::File { path: "this program".into(), source })
 }

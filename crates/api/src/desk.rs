@@ -5,6 +5,7 @@
 
 use crate::evidence_view::{baseline_first, comparison, detail, grid_view, judge, looked_row, whole};
 use crate::export::render_audits;
+use crate::going::Going;
 use crate::prompts_view::prompt;
 use crate::{
     Begin, Cancel, EngineProgram, ErrorReport, EvidenceList, Export, HostKey, Machine, PreflightReport,
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ts_rs::TS;
 
 /// Everything that a front end can ask for. The answer's type stands behind each; refusals are [`ErrorReport`]s.
@@ -27,6 +28,16 @@ pub enum Call {
     Start,
     /// Looks through a folder: [`Workspace`](crate::Workspace).
     OpenWorkspace {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// Lays out the demo workspace where it is missing: its folder.
+    DemoWorkspace,
+    /// Watches a folder for as long as somebody listens and the same page watches no other; [`Watched`](crate::Watched) is
+    /// news.
+    Watch {
+        /// The page, by a name of its own making.
+        page: String,
         /// The folder.
         folder: PathBuf,
     },
@@ -101,15 +112,47 @@ pub enum Call {
         /// Whether trials that earlier runs have finished are taken over.
         reuse: bool,
     },
+    /// Enters a run into the journal, to be begun later with `ContinueRun`: its id.
+    QueueRun {
+        /// The settings.
+        spec: RunSpec,
+        /// Where.
+        target: Target,
+        /// Folder for the evidence.
+        out: PathBuf,
+        /// Failing checks that the user decided to run in spite of.
+        overridden: Vec<OverriddenCheck>,
+    },
     /// Goes on with a run that has not ended, as `Run` does.
     ContinueRun {
         /// The run.
         id: String,
         /// Where it happens.
         target: Target,
+        /// Whether trials that other runs have finished are taken over.
+        reuse: bool,
     },
     /// Stops the run that is going on there.
     CancelRun {
+        /// Where.
+        target: Target,
+    },
+    /// Stops the run that is going on there once the sample in hand is done.
+    PauseRun {
+        /// Where.
+        target: Target,
+    },
+    /// Where runs are going on that this program has started: [`Target`]s.
+    GoingRuns,
+    /// Everything that the run going on there has told, then what comes, as `Run` does; null when none is.
+    FollowRun {
+        /// Where.
+        target: Target,
+    },
+    /// What a run would take: [`ForecastView`](crate::ForecastView).
+    Forecast {
+        /// The settings.
+        spec: RunSpec,
         /// Where.
         target: Target,
     },
@@ -199,6 +242,13 @@ pub enum Call {
         /// The files.
         paths: Vec<PathBuf>,
     },
+    /// The settings, changed so that the run decides what the gates of its platform leave open: [`RunSpec`], or null.
+    Wanted {
+        /// The files.
+        paths: Vec<PathBuf>,
+        /// The settings.
+        spec: RunSpec,
+    },
     /// A report, ready to be shown or saved: [`Rendered`](crate::Rendered).
     Report {
         /// What it is made from.
@@ -224,8 +274,10 @@ pub type News<'a> = &'a (dyn Fn(String) -> bool + Sync);
 #[derive(Default)]
 pub struct Desk {
     workspace: Option<PathBuf>,
-    /// Stops the run that is going on on a target.
-    running: Mutex<BTreeMap<Target, Cancel>>,
+    /// The run that is going on on a target.
+    running: Mutex<BTreeMap<Target, Arc<Going>>>,
+    /// The folder that each page watches.
+    watched: Mutex<BTreeMap<String, PathBuf>>,
     /// Counts requests to hash a pack: the newest is the one that goes on.
     hashing: AtomicU64,
     /// Files as they were read last.
@@ -245,6 +297,8 @@ impl Desk {
         match call {
             Call::Start => json(&Start { workspace: self.workspace.clone(), version: crate::VERSION }),
             Call::OpenWorkspace { folder } => json(&crate::open_workspace(&folder)?),
+            Call::DemoWorkspace => json(&crate::demo_workspace(&data_folder()?)?),
+            Call::Watch { page, folder } => json(&self.watch(&page, &folder, news)?),
             Call::Complete { text } => json(&crate::complete(&text)),
             Call::Preflight { request } => json(&crate::preflight(&request, &program()?)?),
             Call::PreflightCheck { request, id } => {
@@ -275,13 +329,28 @@ impl Desk {
                         overridden,
                     })
                 };
-                json(&self.run(&target, run, news)?)
+                self.run(&target, run, news)
             }
-            Call::ContinueRun { id, target } => {
+            Call::QueueRun { spec, target, out, overridden } => {
+                let (program, data, cancel) = (program()?, data_folder()?, Cancel::default());
+                let begin = Begin::Anew;
+                let run = Run { spec, target, out, program, data, begin, shard: None, cancel, overridden };
+                json(&run.queue()?)
+            }
+            Call::ContinueRun { id, target, reuse } => {
                 let (program, data) = (program()?, data_folder()?);
-                json(&self.run(&target, |cancel| Run::resume(&data, &id, program, cancel), news)?)
+                self.run(&target, |cancel| Run::resume(&data, &id, reuse, program, cancel), news)
             }
-            Call::CancelRun { target } => json(&self.cancel(&target)),
+            Call::CancelRun { target } => json(&self.going(&target).map(|going| going.cancel.cancel())),
+            Call::PauseRun { target } => json(&self.going(&target).map(|going| going.cancel.pause())),
+            Call::GoingRuns => json(&locked(&self.running).keys().collect::<Vec<_>>()),
+            Call::FollowRun { target } => {
+                let followed = self.going(&target).and_then(|going| going.follow(news));
+                followed.unwrap_or_else(|| json(&()))
+            }
+            Call::Forecast { spec, target } => {
+                json(&crate::forecast(&data_folder()?, &program()?, &spec, &target)?)
+            }
             Call::UnfinishedRuns => json(&crate::unfinished_runs(&data_folder()?)?),
             Call::DiscardRun { id } => json(&crate::discard_run(&data_folder()?, &id)?),
             Call::Targets => json(&crate::targets(&data_folder()?)?),
@@ -302,10 +371,22 @@ impl Desk {
             Call::Pairs { paths } => json(&crate::pairs(&self.audits(&paths)?)),
             Call::Diff { old, new } => json(&crate::diff(&old, &new)),
             Call::Gate { paths } => json(&judge(&self.audits(&paths)?, None)?),
+            Call::Wanted { paths, spec } => json(&crate::wanted(&self.audits(&paths)?, &spec)?),
             Call::Report { request, format } => {
                 json(&render_audits(&self.audits(&request.paths)?, &request, format)?)
             }
         }
+    }
+
+    fn watch(&self, page: &str, folder: &Path, news: News) -> Result<(), ErrorReport> {
+        locked(&self.watched).insert(page.to_owned(), folder.to_owned());
+        let wanted = || locked(&self.watched).get(page).is_some_and(|watched| watched == folder);
+        crate::watch::watch(folder, &|what| wanted() && told(news, &what))?;
+        let mut watched = locked(&self.watched);
+        if watched.get(page).is_some_and(|watched| watched == folder) {
+            watched.remove(page);
+        }
+        Ok(())
     }
 
     fn hash(&self, pack: &Path, news: News) -> Result<(), ErrorReport> {
@@ -319,29 +400,35 @@ impl Desk {
         target: &Target,
         run: impl FnOnce(Cancel) -> Result<Run, RunError>,
         news: News,
-    ) -> Result<Vec<PathBuf>, ErrorReport> {
-        let cancel = Cancel::default();
-        self.claim(target, &cancel)?;
-        // Evidence is worth its time also when nobody listens any more.
-        let outcome = run(cancel).and_then(|run| run.execute(|event| _ = told(news, &event)));
+    ) -> Result<String, ErrorReport> {
+        let going = self.claim(target)?;
+        let tell = |event| {
+            if let Ok(line) = json(&event) {
+                going.tell(line.clone());
+                // Evidence is worth its time also when nobody listens any more.
+                news(line);
+            }
+        };
+        let outcome = run(going.cancel.clone()).and_then(|run| run.execute(tell));
         locked(&self.running).remove(target);
-        Ok(outcome?)
+        let answer = outcome.map_err(ErrorReport::from).and_then(|paths| json(&paths));
+        going.end(answer.clone());
+        answer
     }
 
-    fn claim(&self, target: &Target, cancel: &Cancel) -> Result<(), ErrorReport> {
+    fn claim(&self, target: &Target) -> Result<Arc<Going>, ErrorReport> {
         let mut running = locked(&self.running);
         if running.contains_key(target) {
             let message = format!("a run is going on on {target}");
             return Err(error::report("busy", message, "wait for it, or cancel it"));
         }
-        running.insert(target.clone(), cancel.clone());
-        Ok(())
+        let going = Arc::new(Going::default());
+        running.insert(target.clone(), Arc::clone(&going));
+        Ok(going)
     }
 
-    fn cancel(&self, target: &Target) {
-        if let Some(cancel) = locked(&self.running).get(target) {
-            cancel.cancel();
-        }
+    fn going(&self, target: &Target) -> Option<Arc<Going>> {
+        locked(&self.running).get(target).cloned()
     }
 
     /// The list, reading only what has changed since the last one.

@@ -36,7 +36,8 @@ pub fn resume_or_reuse(
     target: &Target,
     shard: Option<Shard>,
 ) -> Result<Begin, ErrorReport> {
-    Ok(runs::unfinished(data, spec, target, shard)?.map_or(Begin::Reuse, Begin::Continue))
+    let going_on = |run| Begin::Continue { run, reuse: false };
+    Ok(runs::unfinished(data, spec, target, shard)?.map_or(Begin::Reuse, going_on))
 }
 
 /// Forgets a run that shall not be continued.

@@ -8,8 +8,9 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use ts_rs::TS;
 
-/// Packs are looked for this many folders deep.
-const PACK_DEPTH: usize = 4;
+/// Packs and checkpoints are looked for this many folders deep.
+const DEPTH: usize = 5;
+const F_THETA_CONFIG: &str = "f_theta_config.json";
 const CONFIG_CAP: u64 = 16 << 20;
 /// Folder inside the workspace that receives evidence.
 const EVIDENCE_FOLDER: &str = "evidence";
@@ -23,6 +24,8 @@ pub struct Workspace {
     pub out: PathBuf,
     /// Model packs, found by their `pack.json`.
     pub packs: Vec<PackEntry>,
+    /// f_θ checkpoints, found by their `f_theta_config.json`, inside packs and outside.
+    pub f_thetas: Vec<FThetaEntry>,
     /// Evidence files.
     pub evidence: Vec<PathBuf>,
 }
@@ -40,6 +43,19 @@ pub struct PackEntry {
     pub problem: Option<String>,
 }
 
+/// One f_θ checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
+pub struct FThetaEntry {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Numbers of a latent; null where its configuration cannot be read.
+    pub rank: Option<u64>,
+    /// Layers of the drafter that it reads, and of the verifier that it writes; null where they are not stated.
+    pub layers: Option<[u64; 2]>,
+    /// Folder of the pack that it lies in.
+    pub pack: Option<PathBuf>,
+}
+
 /// Looks through a folder.
 pub fn open_workspace(folder: &Path) -> Result<Workspace, ErrorReport> {
     let root = folder.canonicalize().ok().filter(|root| root.is_dir()).ok_or_else(|| {
@@ -49,19 +65,30 @@ pub fn open_workspace(folder: &Path) -> Result<Workspace, ErrorReport> {
             "choose a folder that exists",
         )
     })?;
-    let mut packs = Vec::new();
-    find_packs(&root, PACK_DEPTH, &mut packs);
-    packs.sort();
-    let inside_pack = |path: &Path| packs.iter().any(|pack| path.starts_with(pack));
+    let packs = folders_with("pack.json", &root);
+    let f_thetas = folders_with(F_THETA_CONFIG, &root);
+    let pack_of = |path: &Path| packs.iter().find(|pack| path.starts_with(pack));
     let found = evidence::find(std::slice::from_ref(&root)).into_iter().map(|place| place.path);
-    let evidence = found.filter(|path| !inside_pack(path)).collect();
-    let entries = packs.iter().map(|folder| entry(folder)).collect();
-    Ok(Workspace { out: root.join(EVIDENCE_FOLDER), root, packs: entries, evidence })
+    Ok(Workspace {
+        out: root.join(EVIDENCE_FOLDER),
+        evidence: found.filter(|path| pack_of(path).is_none()).collect(),
+        f_thetas: f_thetas.iter().map(|folder| f_theta(folder, pack_of(folder))).collect(),
+        packs: packs.iter().map(|folder| entry(folder)).collect(),
+        root,
+    })
 }
 
-fn find_packs(folder: &Path, depth: usize, packs: &mut Vec<PathBuf>) {
-    if folder.join("pack.json").is_file() {
-        packs.push(folder.to_owned());
+fn folders_with(file: &str, root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    find_folders(file, root, DEPTH, &mut found);
+    found.sort();
+    found
+}
+
+/// Folders that hold the file; what lies below one is part of it.
+fn find_folders(file: &str, folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+    if folder.join(file).is_file() {
+        found.push(folder.to_owned());
         return;
     }
     if depth == 0 {
@@ -72,8 +99,20 @@ fn find_packs(folder: &Path, depth: usize, packs: &mut Vec<PathBuf>) {
         let hidden = entry.file_name().to_string_lossy().starts_with('.');
         if !hidden && entry.file_name() != "node_modules" && entry.file_type().is_ok_and(|kind| kind.is_dir())
         {
-            find_packs(&entry.path(), depth - 1, packs);
+            find_folders(file, &entry.path(), depth - 1, found);
         }
+    }
+}
+
+fn f_theta(folder: &Path, pack: Option<&PathBuf>) -> FThetaEntry {
+    let config = files::read_regular(&folder.join(F_THETA_CONFIG), CONFIG_CAP).unwrap_or_default();
+    let config: Value = serde_json::from_slice(&config).unwrap_or_default();
+    let stated = |key: &str| config.get(key).and_then(Value::as_u64);
+    FThetaEntry {
+        folder: folder.to_owned(),
+        rank: stated("rank"),
+        layers: stated("drafter_num_layers").zip(stated("verifier_num_layers")).map(<[u64; 2]>::from),
+        pack: pack.cloned(),
     }
 }
 

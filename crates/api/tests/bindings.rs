@@ -16,6 +16,8 @@ fn generate(folder: &Path) {
     api::Call::export_all(&config).unwrap();
     api::Start::export_all(&config).unwrap();
     api::Workspace::export_all(&config).unwrap();
+    api::Watched::export_all(&config).unwrap();
+    api::ForecastView::export_all(&config).unwrap();
     api::Entry::export_all(&config).unwrap();
     preflight::Change::export_all(&config).unwrap();
     preflight::Fixed::export_all(&config).unwrap();

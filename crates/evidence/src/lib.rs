@@ -20,6 +20,7 @@ mod prompts;
 mod read;
 mod recompute;
 pub mod stats;
+mod wanted;
 
 pub use audit::{Audit, Beside, CrossFile, Kept, Scan, Verdict, audit, scan};
 pub use compare::{
@@ -41,3 +42,4 @@ pub use policy::{Policy, PolicyError, Thresholds};
 pub use prompts::{MarkedPrompt, NeedlePrompt, TOKEN_DEPTH};
 pub use read::{CAP, File, Place, ReadError, find, read};
 pub use recompute::{Analytic, DecodeOnly, Paired, Recomputed, Spreads};
+pub use wanted::{Wanted, wanted};

@@ -5,7 +5,7 @@ use crate::event::{ArmRecall, RestoredBrief, RunEvent, TrialOutcome};
 use crate::journal::{Answerer, Finished, Journal};
 use crate::plan::{Planned, RungPlan};
 use crate::target::Opened;
-use crate::{RunError, Shard, shards, sweep};
+use crate::{Cancel, RunError, Shard, shards, sweep};
 use evidence::stats;
 use jiff::Timestamp;
 use niah::Score;
@@ -21,6 +21,7 @@ pub(crate) struct Book<'a> {
     out: &'a Path,
     rungs: &'a [RungPlan],
     shard: Option<(Shard, &'a Opened)>,
+    cancel: &'a Cancel,
     watch: &'a mut dyn FnMut(RunEvent),
     planned: BTreeMap<&'a str, (usize, &'a Planned)>,
     finished: BTreeMap<String, Finished>,
@@ -44,6 +45,7 @@ impl<'a> Book<'a> {
         out: &'a Path,
         rungs: &'a [RungPlan],
         shard: Option<(Shard, &'a Opened)>,
+        cancel: &'a Cancel,
         watch: &'a mut dyn FnMut(RunEvent),
     ) -> Result<Self, RunError> {
         let place = |(at, rung): (usize, &'a RungPlan)| {
@@ -69,6 +71,7 @@ impl<'a> Book<'a> {
             out,
             rungs,
             shard,
+            cancel,
             watch,
             planned,
             finished,
@@ -148,7 +151,21 @@ impl<'a> Book<'a> {
         self.answered += 1;
         self.missing[at] -= 1;
         self.tell(at, planned, false);
-        self.write_if_complete(at)
+        self.write_if_complete(at)?;
+        self.rest_after(at, planned.sample);
+        Ok(())
+    }
+
+    /// Stops a run that is to pause, once every arm has answered the sample; wherever it happens, what was begun is kept.
+    fn rest_after(&self, at: usize, sample: usize) {
+        let goes_on = self.missing.iter().any(|missing| *missing > 0);
+        if !self.cancel.is_pausing() || !goes_on {
+            return;
+        }
+        let mut of_sample = self.rungs[at].trials.iter().filter(|planned| planned.sample == sample);
+        if of_sample.all(|planned| self.has(planned.id())) {
+            self.cancel.cancel();
+        }
     }
 
     /// Tells of a finished trial.

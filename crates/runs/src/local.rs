@@ -62,6 +62,9 @@ impl Answers for Local<'_> {
         let Some(spec) = self.spec.clone() else { return Ok(()) };
         let mut told = false;
         for planned in trials {
+            if cancel.is_cancelled() {
+                return Err(RunError::Cancelled);
+            }
             let mut lost = 0;
             loop {
                 let ready = match self.ready.take() {

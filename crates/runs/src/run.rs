@@ -19,16 +19,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Stops a run from another thread.
 #[derive(Clone, Debug, Default)]
-pub struct Cancel(Arc<AtomicBool>);
+pub struct Cancel(Arc<Flags>);
+
+#[derive(Debug, Default)]
+struct Flags {
+    now: AtomicBool,
+    after_sample: AtomicBool,
+}
 
 impl Cancel {
     /// Asks the run to stop; it ends with [`RunError::Cancelled`].
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.now.store(true, Ordering::Relaxed);
+    }
+
+    /// Asks the run to stop once the sample that is going on has been answered by every arm: nothing that was begun is lost.
+    pub fn pause(&self) {
+        self.0.after_sample.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.now.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_pausing(&self) -> bool {
+        self.0.after_sample.load(Ordering::Relaxed)
     }
 }
 
@@ -39,8 +54,13 @@ pub enum Begin {
     Anew,
     /// Trials that earlier runs have finished are taken over; the evidence names those runs.
     Reuse,
-    /// The run of that id goes on where it stopped.
-    Continue(String),
+    /// A run that is in the journal goes on where it stopped, or begins if it was only entered.
+    Continue {
+        /// Its id.
+        run: String,
+        /// Whether trials that other runs have finished are taken over.
+        reuse: bool,
+    },
 }
 
 /// A run ready to go.
@@ -68,17 +88,22 @@ pub struct Run {
 
 impl Run {
     /// The run of that id, to be continued as it was started.
-    pub fn resume(data: &Path, id: &str, program: EngineProgram, cancel: Cancel) -> Result<Self, RunError> {
+    pub fn resume(
+        data: &Path,
+        id: &str,
+        reuse: bool,
+        program: EngineProgram,
+        cancel: Cancel,
+    ) -> Result<Self, RunError> {
         let JournalledRun { id, target, spec, out, overridden, shard, .. } = Journal::open(data)?.run(id)?;
-        let begin = Begin::Continue(id);
+        let begin = Begin::Continue { run: id, reuse };
         Ok(Self { spec, target, out, program, data: data.to_owned(), begin, shard, cancel, overridden })
     }
 
     /// Runs to the end and returns the evidence files: one a rung, and with mixtures its sweep. Reports to `watch` on the
     /// way. However it ends, what was finished is in the journal.
     pub fn execute(&self, mut watch: impl FnMut(RunEvent)) -> Result<Vec<PathBuf>, RunError> {
-        let spec = RunSpec { pack: absolute(&self.spec.pack), ..self.spec.clone() };
-        spec.check()?;
+        let spec = self.checked_spec()?;
         let journal = Journal::open(&self.data)?;
         let (id, _owned) = self.enter(&journal, &spec)?;
         let outcome = self.carry_through(&journal, &id, &spec, &mut watch);
@@ -95,28 +120,50 @@ impl Run {
         Ok(paths)
     }
 
+    /// Enters the run into the journal, to be begun later as one that is continued; its id.
+    pub fn queue(&self) -> Result<String, RunError> {
+        let id = new_id();
+        self.note(&Journal::open(&self.data)?, &id, &self.checked_spec()?)?;
+        Ok(id)
+    }
+
+    fn checked_spec(&self) -> Result<RunSpec, RunError> {
+        let spec = RunSpec { pack: absolute(&self.spec.pack), ..self.spec.clone() };
+        spec.check()?;
+        Ok(spec)
+    }
+
     /// Enters the run into the journal, or finds it there; takes it for this process.
     fn enter(&self, journal: &Journal, spec: &RunSpec) -> Result<(String, Owned), RunError> {
-        let id = match &self.begin {
-            Begin::Continue(id) => id.clone(),
-            Begin::Anew | Begin::Reuse => new_id(),
+        let known = match &self.begin {
+            Begin::Continue { run, .. } => Some(run.clone()),
+            Begin::Anew | Begin::Reuse => None,
         };
+        let id = known.clone().unwrap_or_else(new_id);
         let owned = journal.own(&id)?.ok_or_else(|| RunError::Busy(id.clone()))?;
-        if let Begin::Continue(_) = &self.begin {
+        if known.is_some() {
             journal.run(&id)?;
             journal.set_state(&id, RunState::Open, None)?;
         } else {
-            let run = Entry {
-                id: &id,
-                target: &self.target,
-                spec,
-                out: &absolute(&self.out),
-                overridden: &self.overridden,
-                shard: self.shard,
-            };
-            journal.begin(&run, None)?;
+            self.note(journal, &id, spec)?;
         }
         Ok((id, owned))
+    }
+
+    fn note(&self, journal: &Journal, id: &str, spec: &RunSpec) -> Result<(), RunError> {
+        let run = Entry {
+            id,
+            target: &self.target,
+            spec,
+            out: &absolute(&self.out),
+            overridden: &self.overridden,
+            shard: self.shard,
+        };
+        Ok(journal.begin(&run, None)?)
+    }
+
+    fn takes_over(&self) -> bool {
+        matches!(self.begin, Begin::Reuse | Begin::Continue { reuse: true, .. })
     }
 
     fn carry_through(
@@ -137,12 +184,12 @@ impl Run {
         let opened = target.open(spec, &self.cancel)?;
         let rungs = plan::plan(spec, &opened.build, &opened.pack, self.shard)?;
         let trials: Vec<&Planned> = rungs.iter().flat_map(|rung| &rung.trials).collect();
-        if self.begin == Begin::Reuse {
+        if self.takes_over() {
             journal.take_over(id, &trials)?;
         }
         let facts = assemble::Order { run: id, spec, target: &self.target, overridden: &self.overridden };
         let shard = self.shard.map(|shard| (shard, &opened));
-        let mut book = Book::open(journal, facts, &self.out, &rungs, shard, watch)?;
+        let mut book = Book::open(journal, facts, &self.out, &rungs, shard, &self.cancel, watch)?;
         book.replay()?;
         let open: Vec<&Planned> = trials.into_iter().filter(|planned| !book.has(planned.id())).collect();
         if !open.is_empty() {
@@ -177,7 +224,7 @@ pub fn unfinished(
 
 /// The path from the root, so that it means the same wherever the run is continued. One that names a pack by its digest
 /// stays as it is.
-fn absolute(path: &Path) -> PathBuf {
+pub(crate) fn absolute(path: &Path) -> PathBuf {
     if crate::named_digest(path).is_some() {
         return path.to_owned();
     }

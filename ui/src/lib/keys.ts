@@ -1,23 +1,11 @@
-/** The key that shortcuts are made with, as it is written here. */
-export const KEY = navigator.userAgent.includes("Mac") ? "⌘" : "Ctrl ";
+/** Whether this is a Mac, whose menus and keys have customs of their own. */
+export const isMac = (): boolean => navigator.userAgent.includes("Mac");
 
-/** Shortcuts beside those of the places: the key, and what it does. */
-export const KEYS = [
-  ["o", "open"],
-  ["r", "run"],
-  [".", "stop"],
-  ["e", "export"],
-  ["k", "palette"],
-  [",", "title"],
-] as const;
+/** A shortcut as it is written here. */
+export const written = (key: string): string => `${isMac() ? "⌘" : "Ctrl "}${key.toUpperCase()}`;
 
-/** What a shortcut asks for: the number of a place, or a name of {@link KEYS}. */
-export type Shortcut = number | (typeof KEYS)[number][1];
-
-/** The shortcut that was pressed, if it was one. */
-export function shortcut(event: KeyboardEvent): Shortcut | null {
+/** The key that was pressed with ⌘ or Ctrl alone, if one was. */
+export function shortcut(event: KeyboardEvent): string | null {
   if (event.altKey || event.shiftKey || !(event.ctrlKey || event.metaKey)) return null;
-  const place = Number(event.key);
-  if (place >= 1 && place <= 5) return place;
-  return KEYS.find(([key]) => key === event.key.toLowerCase())?.[1] ?? null;
+  return event.key.toLowerCase();
 }

@@ -1,16 +1,14 @@
-import { errorReport, type Backend } from "./backend/backend";
+import { errorReport, type Backend, type Wish } from "./backend/backend";
 import { seconds } from "./format";
 import { armName } from "./labels";
 import { t } from "./look.svelte";
 import type { ArmRecall } from "./types/ArmRecall";
 import type { ErrorReport } from "./types/ErrorReport";
 import type { LoadedPack } from "./types/LoadedPack";
-import type { OverriddenCheck } from "./types/OverriddenCheck";
 import type { RunEvent } from "./types/RunEvent";
-import type { RunSpec } from "./types/RunSpec";
 import type { TrialOutcome } from "./types/TrialOutcome";
 
-export type Phase = "idle" | "starting" | "loading" | "running" | "finished" | "cancelled" | "failed";
+export type Phase = "idle" | "starting" | "loading" | "running" | "finished" | "paused" | "cancelled" | "failed";
 
 /** Lines of the log that are kept. */
 const LOG_LINES = 500;
@@ -35,6 +33,8 @@ export const armKey = (rung: number, arm: string) => `${rung}/${arm}`;
 export class LiveRun {
   phase = $state<Phase>("idle");
   cancelling = $state(false);
+  /** It stops once the sample in hand is done. */
+  pausing = $state(false);
   started = $state.raw<Started | null>(null);
   pack = $state.raw<LoadedPack | null>(null);
   current = $state.raw<Current | null>(null);
@@ -71,14 +71,18 @@ export class LiveRun {
     return this.phase === "starting" || this.phase === "loading" || this.phase === "running";
   }
 
-  /** `overridden` are the failing checks in spite of which it starts; the evidence names them. */
-  start(spec: RunSpec, out: string, overridden: OverriddenCheck[], reuse: boolean): Promise<void> {
-    return this.#follow((onEvent) => this.#backend.run({ spec, target: this.target, out, overridden, reuse }, onEvent));
+  start(wish: Wish, reuse: boolean): Promise<void> {
+    return this.#follow((onEvent) => this.#backend.run(wish, reuse, onEvent));
   }
 
-  /** Goes on with a run that has not ended. */
-  goOn(id: string): Promise<void> {
-    return this.#follow((onEvent) => this.#backend.continueRun(id, this.target, onEvent));
+  /** Goes on with a run that has not ended, or begins one that was queued. */
+  goOn(id: string, reuse: boolean): Promise<void> {
+    return this.#follow((onEvent) => this.#backend.continueRun(id, this.target, reuse, onEvent));
+  }
+
+  /** Shows the run that is going on there already, from its beginning. */
+  attach(): Promise<void> {
+    return this.#follow(async (onEvent) => (await this.#backend.followRun(this.target, onEvent)) ?? []);
   }
 
   async #follow(begin: (onEvent: (event: RunEvent) => void) => Promise<string[]>): Promise<void> {
@@ -91,7 +95,7 @@ export class LiveRun {
       this.#end("finished");
     } catch (thrown) {
       const error = errorReport(thrown);
-      if (error.code === "cancelled") this.#end("cancelled");
+      if (error.code === "cancelled") this.#end(this.pausing && !this.cancelling ? "paused" : "cancelled");
       else {
         this.error = error;
         this.#end("failed");
@@ -103,6 +107,11 @@ export class LiveRun {
   async cancel(): Promise<void> {
     this.cancelling = true;
     await this.#backend.cancelRun(this.target);
+  }
+
+  async pause(): Promise<void> {
+    this.pausing = true;
+    await this.#backend.pauseRun(this.target);
   }
 
   apply(event: RunEvent): void {
@@ -176,6 +185,7 @@ export class LiveRun {
     this.current = null;
     this.remaining = null;
     this.cancelling = false;
+    this.pausing = false;
   }
 
   #reset(): void {

@@ -4,11 +4,13 @@ import { SvelteSet } from "svelte/reactivity";
 import { storedTexts } from "./stored";
 import { unique } from "./text";
 import type { Tone } from "./components/Chip.svelte";
-import type { Backend } from "./backend/backend";
+import { errorReport, type Backend } from "./backend/backend";
 import { gateTones } from "./labels";
+import { t } from "./look.svelte";
 import { LiveRun } from "./run.svelte";
 import { LOCAL, Targets } from "./targets.svelte";
 import type { ComparisonView } from "./types/ComparisonView";
+import type { ErrorReport } from "./types/ErrorReport";
 import type { EvidenceDetail } from "./types/EvidenceDetail";
 import type { EvidenceList } from "./types/EvidenceList";
 import type { GateReport } from "./types/GateReport";
@@ -26,6 +28,15 @@ export type Place = (typeof PLACES)[number];
 const RECENT = "workspaces";
 const MOST_RECENT = 8;
 
+/** A run that waits until its target is free. */
+export interface Queued {
+  /** Its id in the journal. */
+  id: string;
+  target: string;
+  spec: RunSpec;
+  reuse: boolean;
+}
+
 /** What the window is looking at. Places come and go; this stays, so that nothing is lost on the way between them. */
 export class Session {
   readonly backend: Backend;
@@ -38,6 +49,12 @@ export class Session {
   readonly unfinished = new Answer<JournalledRun[]>();
   /** Whether the next run takes over trials that earlier ones have finished. */
   reuse = $state(false);
+  /** Runs that wait, in the order in which they were asked for. */
+  queued = $state.raw<Queued[]>([]);
+  /** The form holds what the gates leave open: true, or that nothing is: false; null when that was not asked. */
+  wanted = $state<boolean | null>(null);
+  /** Why changes in the workspace are not noticed. */
+  unwatched = $state.raw<ErrorReport | null>(null);
 
   place = $state<Place>("preflight");
   /** Workspaces that were opened before, the last one first. */
@@ -96,6 +113,10 @@ export class Session {
     return this.runs.some((run) => run.active);
   }
 
+  pauseRuns(): void {
+    this.runs.filter((run) => run.active).forEach((run) => void run.pause());
+  }
+
   cancelRuns(): void {
     this.runs.filter((run) => run.active).forEach((run) => void run.cancel());
   }
@@ -104,9 +125,16 @@ export class Session {
   async begin(): Promise<void> {
     void this.unfinished.ask(this.backend.unfinishedRuns);
     void this.targets.refresh();
+    void this.#attach();
     const { workspace } = await this.backend.start();
     const folder = workspace ?? this.recent[0];
     if (folder !== undefined) await this.open(folder);
+  }
+
+  /** Shows runs that were going on before this page was there. */
+  async #attach(): Promise<void> {
+    const targets = await this.backend.goingRuns();
+    targets.map((target) => this.#live(target)).forEach((live) => void this.#follow(live, live.attach()));
   }
 
   /** The chosen pack. */
@@ -156,6 +184,10 @@ export class Session {
     await this.add(await this.backend.shell.chooseFiles());
   }
 
+  async openDemo(): Promise<void> {
+    await this.open(await this.backend.demoWorkspace());
+  }
+
   forget(folder: string): void {
     this.#remember(this.recent.filter((other) => other !== folder));
   }
@@ -166,14 +198,17 @@ export class Session {
   }
 
   async open(folder: string): Promise<void> {
+    performance.mark("opening");
     await this.workspace.ask(() => this.backend.openWorkspace(folder));
     const workspace = this.workspace.value;
     if (workspace === null) return;
     this.#remember(unique([workspace.root, ...this.recent]));
     this.#leave();
+    void this.#watch(workspace.root);
     const known = workspace.packs.some((pack) => pack.folder === this.pack);
     if (!known) await this.choosePack(workspace.packs[0]?.folder ?? null);
     await this.refreshEvidence();
+    performance.mark("listed");
   }
 
   /** Forgets what belonged to the workspace before; a workspace that is opened again keeps it. */
@@ -192,11 +227,28 @@ export class Session {
   }
   #root = "";
 
+  /** Reads the workspace again whenever something in it has changed. */
+  async #watch(root: string): Promise<void> {
+    if (this.#watched === root) return;
+    this.#watched = root;
+    this.unwatched = null;
+    try {
+      await this.backend.watch(this.#page, root, (news) => {
+        if (news === "changed" && this.#watched === root) void this.refreshEvidence();
+      });
+    } catch (thrown) {
+      if (this.#watched === root) this.unwatched = errorReport(thrown);
+    }
+  }
+  #watched = "";
+  readonly #page = crypto.randomUUID();
+
   async choosePack(folder: string | null): Promise<void> {
     this.pack = folder;
     this.checklist.clear();
     this.blocked = null;
     if (folder === null) return;
+    this.wanted = null;
     const spec = await this.backend.defaultSpec(folder);
     this.spec = this.spec === null ? spec : { ...this.spec, pack: folder };
   }
@@ -243,6 +295,18 @@ export class Session {
     else if (!this.running && !this.checking && this.spec !== null) void this.startRun();
   }
 
+  /** Fills the form with the run that decides what the gates leave open. */
+  async askForMissing(): Promise<void> {
+    const spec = $state.snapshot(this.spec);
+    if (spec === null) return;
+    const wanted = await this.backend.wanted(this.gated, spec);
+    this.wanted = wanted !== null;
+    if (wanted === null) return;
+    this.spec = wanted;
+    this.reuse = true;
+    this.place = "run";
+  }
+
   openExport(): void {
     this.place = "gate";
     this.exporting = true;
@@ -258,16 +322,47 @@ export class Session {
   async #start(overridden: OverriddenCheck[]): Promise<void> {
     const [workspace, spec] = [this.workspace.value, $state.snapshot(this.spec)];
     if (workspace === null || spec === null) return;
-    await this.#follow(
-      [...this.targets.chosen].map((target) => this.#live(target)),
-      (run) => run.start(spec, workspace.out, overridden, this.reuse),
-    );
+    this.wanted = null;
+    const wish = { spec, out: workspace.out, overridden };
+    const [busy, free] = [[...this.targets.chosen].filter(this.isBusy), [...this.targets.chosen].filter((target) => !this.isBusy(target))];
+    // What ran on other targets before is not about this run.
+    if (free.length > 0) this.runs = this.runs.filter((run) => run.active);
+    const begun = free.map((target) => {
+      const live = this.#live(target);
+      return this.#follow(live, live.start({ ...wish, target }, this.reuse));
+    });
+    for (const target of busy) {
+      const id = await this.backend.queueRun({ ...wish, target });
+      this.queued = [...this.queued, { id, target, spec, reuse: this.reuse }];
+    }
+    await Promise.all(begun);
+  }
+
+  /** Whether a run goes on there. */
+  isBusy = (target: string): boolean => this.runs.some((run) => run.target === target && run.active);
+
+  /** Begins a run that waits; its target is free. */
+  async beginQueued(queued: Queued): Promise<void> {
+    this.queued = this.queued.filter(({ id }) => id !== queued.id);
+    const live = this.#live(queued.target);
+    await this.#follow(live, live.goOn(queued.id, queued.reuse));
+  }
+
+  async dropQueued(queued: Queued): Promise<void> {
+    this.queued = this.queued.filter(({ id }) => id !== queued.id);
+    await this.backend.discardRun(queued.id);
+  }
+
+  /** Interrupted runs that can be continued: those that wait are none. */
+  get interrupted(): JournalledRun[] {
+    return (this.unfinished.value ?? []).filter((run) => this.queued.every(({ id }) => id !== run.id));
   }
 
   /** Goes on with a run that was interrupted. */
   async goOn(run: JournalledRun): Promise<void> {
     this.place = "run";
-    await this.#follow([this.#live(run.target)], (live) => live.goOn(run.id));
+    const live = this.#live(run.target);
+    await this.#follow(live, live.goOn(run.id, false));
   }
 
   async discard(run: JournalledRun): Promise<void> {
@@ -277,12 +372,18 @@ export class Session {
     });
   }
 
-  async #follow(runs: LiveRun[], begin: (run: LiveRun) => Promise<void>): Promise<void> {
-    this.runs = runs;
-    this.shown = 0;
+  /** Shows a run that has begun, in place of the one before on its target; then what waits there follows. */
+  async #follow(live: LiveRun, ended: Promise<void>): Promise<void> {
+    const others = this.runs.filter((run) => run.target !== live.target && run.phase !== "idle");
+    this.runs = [...others, live];
+    this.shown = this.runs.length - 1;
     this.unfinished.clear();
-    await Promise.all(runs.map(begin));
+    await ended;
+    this.backend.shell.notify(t().run[live.phase], t().run.notify(t().run[live.phase], live.paths.length));
     await this.unfinished.ask(this.backend.unfinishedRuns);
+    const next = this.queued.find(({ target }) => target === live.target);
+    // After anything else than success somebody should look first.
+    if (next && live.phase === "finished") await this.beginQueued(next);
   }
 
   /** Reads every evidence file again, and what is derived from them. */
@@ -291,8 +392,17 @@ export class Session {
     if (workspace === null) return;
     await this.evidence.ask(async () => {
       const fresh = await this.backend.openWorkspace(workspace.root);
+      if (this.#root === fresh.root) await this.#refresh(fresh);
       return this.backend.listEvidence(unique([...fresh.evidence, ...this.added]));
     });
+  }
+
+  /** Takes what a workspace holds now. */
+  async #refresh(fresh: Workspace): Promise<void> {
+    this.workspace.value = fresh;
+    if (!fresh.packs.some((pack) => pack.folder === this.pack)) await this.choosePack(fresh.packs[0]?.folder ?? null);
+    const opened = this.opened;
+    if (opened !== null) void this.detail.ask(() => this.backend.evidenceDetail(opened));
   }
 
   async add(paths: string[]): Promise<void> {

@@ -59,7 +59,7 @@ async fn a_run_can_be_cancelled() {
     window.click("#start:not(:disabled)").await;
     window.find(".cell.hit").await;
     window.click("progress").await;
-    window.click(".bar button").await;
+    window.click("#cancel").await;
     window.find("h1[data-run=cancelled]").await;
     assert_eq!(workspace::evidence(folder).len(), 0, "no half-written evidence");
     window.find("#start:not(:disabled)").await;

@@ -9,6 +9,8 @@
 )]
 
 #[cfg(target_os = "linux")]
+mod again;
+#[cfg(target_os = "linux")]
 mod crash;
 #[cfg(target_os = "linux")]
 mod hostile;

@@ -41,12 +41,16 @@ impl Drop for Owned {
 pub struct Window {
     client: Client,
     driver: Owned,
+    display: String,
     _screen: Owned,
     home: TempDir,
 }
 
+/// Address of a session bus that is not there.
+pub const NO_BUS: &str = "unix:path=/nonexistent";
+
 /// `target/<profile>/deps/window-… → target/<profile>/name`
-fn program(name: &str, package: &str) -> PathBuf {
+pub fn program(name: &str, package: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let program = test.parent().and_then(Path::parent).unwrap().join(name);
     assert!(program.is_file(), "{} is missing; build it first: cargo build -p {package}", program.display());
@@ -78,6 +82,11 @@ impl Window {
 
     /// The same with a home that an earlier window has left.
     pub async fn open_at(home: TempDir, workspace: &Path, save: &Path, theme: Theme) -> Self {
+        Self::open_on(NO_BUS, home, workspace, save, theme).await
+    }
+
+    /// The same on a session bus, where it finds other windows.
+    pub async fn open_on(bus: &str, home: TempDir, workspace: &Path, save: &Path, theme: Theme) -> Self {
         let app = program("kakeya-gate-app", "kakeya-gate-app");
         program("kakeya-gate", "cli");
         let (screen, display) = screen();
@@ -90,6 +99,8 @@ impl Window {
             .env("WEBKIT_DISABLE_COMPOSITING_MODE", "1")
             .env("GTK_THEME", if theme == Theme::Dark { "Adwaita:dark" } else { "Adwaita" })
             .env("KAKEYA_GATE_TEST_SAVE_PATH", save)
+            // Windows of several tests are no second instances of each other.
+            .env("DBUS_SESSION_BUS_ADDRESS", bus)
             .env_remove("KAKEYA_GATE_DATA")
             .env("XDG_DATA_HOME", home.path().join("data"))
             .env("XDG_CONFIG_HOME", home.path().join("config"))
@@ -99,7 +110,7 @@ impl Window {
         let driver = Owned(driver);
         let arguments = ["--workspace", workspace.to_str().unwrap()];
         let client = connect(port, &app, &arguments).await;
-        Self { client, driver, _screen: screen, home }
+        Self { client, driver, display, _screen: screen, home }
     }
 
     /// Waits for an element.
@@ -155,6 +166,35 @@ impl Window {
         self.client.execute(&format!("return {expression}"), vec![]).await.unwrap()
     }
 
+    /// The X server that it is shown on, as `DISPLAY` names it.
+    pub fn display(&self) -> &str {
+        &self.display
+    }
+
+    /// Gives the window another size, pixels; the size of the page after that.
+    pub async fn resize(&self, width: u32, height: u32) -> Value {
+        self.client.set_window_size(width, height).await.unwrap();
+        self.eval("[innerWidth, innerHeight]").await
+    }
+
+    /// Waits until a JavaScript expression holds.
+    pub async fn wait_for(&self, expression: &str) {
+        let began = Instant::now();
+        while self.eval(expression).await != Value::Bool(true) {
+            assert!(
+                began.elapsed() < PATIENCE,
+                "{expression} never held; the window shows:\n{}",
+                self.text().await
+            );
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// What a script hands to its last argument.
+    pub async fn eval_later(&self, script: &str, arguments: Vec<Value>) -> Value {
+        self.client.execute_async(script, arguments).await.unwrap()
+    }
+
     /// Saves what the window shows as `test-output/desktop/<name>.png`, after the last change has been painted.
     pub async fn screenshot(&self, name: &str) {
         // WebKitGTK's snapshot waits for the next paint, and a page at rest never paints: keep it painting meanwhile.
@@ -180,31 +220,62 @@ impl Window {
 
     /// Ends the app as a crash would; gives the home that it leaves.
     pub fn kill_app(self) -> TempDir {
-        self.kill(|process| {
-            process.cmd().first().is_some_and(|word| Path::new(word).ends_with("kakeya-gate-app"))
-        });
+        self.kill(is_app);
         self.home
     }
 
+    /// The app's process.
+    pub fn app(&self) -> u32 {
+        let system = processes();
+        let app = self.ours(&system).find(|process| is_app(process));
+        app.expect("the app is not running").pid().as_u32()
+    }
+
+    /// Every process of the app, the web view's included.
+    pub fn processes(&self) -> Vec<u32> {
+        let system = processes();
+        let driver = self.driver.0.id();
+        self.ours(&system).map(|process| process.pid().as_u32()).filter(|pid| *pid != driver).collect()
+    }
+
     fn kill(&self, is_meant: impl Fn(&Process) -> bool) {
-        let mut system = System::new().unwrap();
-        let what = ProcessRefreshKind::nothing().with_cmd(UpdateKind::Always);
-        system.refresh_processes_specifics(ProcessesToUpdate::All, true, what);
+        let system = processes();
+        let found = self.ours(&system).find(|process| is_meant(process));
+        assert!(found.expect("no such process is running").kill());
+    }
+
+    /// The driver and all that it has started, directly or not.
+    fn ours<'s>(&self, system: &'s System) -> impl Iterator<Item = &'s Process> {
         let driver = Pid::from_u32(self.driver.0.id());
-        let is_meant = |process: &&Process| process.thread_kind().is_none() && is_meant(process);
-        let ours = |process: &&Process| {
-            let parent = |process: &Process| process.parent().and_then(|pid| system.process(pid));
+        let parent = |process: &Process| process.parent().and_then(|pid| system.process(pid));
+        let is_ours = move |process: &&Process| {
             std::iter::successors(Some(*process), |process| parent(process))
                 .any(|process| process.pid() == driver)
         };
-        let found = system.processes().values().filter(is_meant).find(ours);
-        assert!(found.expect("no such process is running").kill());
+        system.processes().values().filter(|process| process.thread_kind().is_none()).filter(is_ours)
+    }
+
+    /// Closes the window as its user would; gives the home that it leaves.
+    pub async fn quit(self) -> TempDir {
+        self.client.close_window().await.unwrap();
+        self.home
     }
 
     /// Closes the window.
     pub async fn close(self) {
         self.client.clone().close().await.unwrap();
     }
+}
+
+fn processes() -> System {
+    let mut system = System::new().unwrap();
+    let what = ProcessRefreshKind::nothing().with_cmd(UpdateKind::Always);
+    system.refresh_processes_specifics(ProcessesToUpdate::All, true, what);
+    system
+}
+
+fn is_app(process: &Process) -> bool {
+    process.cmd().first().is_some_and(|word| Path::new(word).ends_with("kakeya-gate-app"))
 }
 
 async fn connect(port: u16, app: &Path, arguments: &[&str]) -> Client {

@@ -11,6 +11,7 @@ import type { EvidenceDetail } from "../types/EvidenceDetail";
 import type { EvidenceList } from "../types/EvidenceList";
 import type { Export } from "../types/Export";
 import type { Fixed } from "../types/Fixed";
+import type { ForecastView } from "../types/ForecastView";
 import type { GateReport } from "../types/GateReport";
 import type { GridView } from "../types/GridView";
 import type { HostKey } from "../types/HostKey";
@@ -27,8 +28,10 @@ import type { RunEvent } from "../types/RunEvent";
 import type { RunSpec } from "../types/RunSpec";
 import type { Start } from "../types/Start";
 import type { TargetReport } from "../types/TargetReport";
+import type { Watched } from "../types/Watched";
 import type { Workspace } from "../types/Workspace";
 import type { Asking } from "./asking.svelte";
+import type { Menu } from "../menu";
 
 /** Files dragged over or dropped into the window. */
 export type Drop = { kind: "over" } | { kind: "left" } | { kind: "dropped"; paths: string[] };
@@ -48,6 +51,12 @@ export interface Shell {
   onDrop: ((listener: (drop: Drop) => void) => Promise<() => void>) | null;
   /** What is asked in the page itself, where no native dialog can be opened. */
   asking: Asking | null;
+  /** Tells of something that ended while the user looks elsewhere. */
+  notify(title: string, text: string): void;
+  /** The native menus; null where there are none. */
+  menu: { show(menus: Menu[]): Promise<void>; onChosen(listener: (id: string) => void): Promise<() => void> } | null;
+  /** Listens to workspaces that are to be opened because the program was started again; null where that cannot be. */
+  onOpen: ((listener: (folder: string) => void) => Promise<() => void>) | null;
 }
 
 /** A run that is wished for on one target. */
@@ -56,8 +65,6 @@ export interface Wish {
   target: string;
   out: string;
   overridden: OverriddenCheck[];
-  /** Whether trials that earlier runs have finished are taken over. */
-  reuse: boolean;
 }
 
 /** Everything that pages can ask for; what answers is the same whatever they are shown in. */
@@ -75,6 +82,11 @@ export class Backend {
 
   start = () => this.#ask<Start>({ call: "start" });
   openWorkspace = (folder: string) => this.#ask<Workspace>({ call: "open-workspace", folder });
+  /** Lays out the demo workspace; resolves with its folder. */
+  demoWorkspace = () => this.#ask<string>({ call: "demo-workspace" });
+  /** Tells of changes below a folder, until this page watches another one. */
+  watch = (page: string, folder: string, onNews: (news: Watched) => void) =>
+    this.#ask<null>({ call: "watch", page, folder }, onNews);
   complete = (text: string) => this.#ask<Entry[]>({ call: "complete", text });
 
   preflight = (request: PreflightRequest) => this.#ask<PreflightReport>({ call: "preflight", request });
@@ -95,11 +107,22 @@ export class Backend {
   /** Rejects with what is wrong with the settings. */
   checkSpec = (spec: RunSpec) => this.#ask<null>({ call: "check-spec", spec });
   /** Runs to the end on one target, in spite of the failing checks that are named; resolves with the evidence files. */
-  run = (wish: Wish, onEvent: (event: RunEvent) => void) => this.#ask<string[]>({ call: "run", ...wish }, onEvent);
-  /** Goes on with a run that has not ended. */
-  continueRun = (id: string, target: string, onEvent: (event: RunEvent) => void) =>
-    this.#ask<string[]>({ call: "continue-run", id, target }, onEvent);
+  run = (wish: Wish, reuse: boolean, onEvent: (event: RunEvent) => void) =>
+    this.#ask<string[]>({ call: "run", ...wish, reuse }, onEvent);
+  /** Enters a run into the journal, to be begun with {@link continueRun}; resolves with its id. */
+  queueRun = (wish: Wish) => this.#ask<string>({ call: "queue-run", ...wish });
+  /** Goes on with a run that has not ended; `reuse` takes over trials that other runs have finished. */
+  continueRun = (id: string, target: string, reuse: boolean, onEvent: (event: RunEvent) => void) =>
+    this.#ask<string[]>({ call: "continue-run", id, target, reuse }, onEvent);
   cancelRun = (target: string) => this.#ask<null>({ call: "cancel-run", target });
+  /** Stops a run once the sample in hand is done. */
+  pauseRun = (target: string) => this.#ask<null>({ call: "pause-run", target });
+  /** Where runs are going on that the program has started, for this page or another. */
+  goingRuns = () => this.#ask<string[]>({ call: "going-runs" });
+  /** Everything that the run going on there has told, then what comes; null when none is going on. */
+  followRun = (target: string, onEvent: (event: RunEvent) => void) =>
+    this.#ask<string[] | null>({ call: "follow-run", target }, onEvent);
+  forecast = (spec: RunSpec, target: string) => this.#ask<ForecastView>({ call: "forecast", spec, target });
   /** Runs that have not ended and that nobody works on. */
   unfinishedRuns = () => this.#ask<JournalledRun[]>({ call: "unfinished-runs" });
   discardRun = (id: string) => this.#ask<null>({ call: "discard-run", id });
@@ -127,6 +150,8 @@ export class Backend {
   diff = (old: string, other: string) => this.#ask<DiffPart[]>({ call: "diff", old, new: other });
 
   gate = (paths: string[]) => this.#ask<GateReport>({ call: "gate", paths });
+  /** The settings, changed so that the run decides what the gates of its platform leave open; null when nothing is open. */
+  wanted = (paths: string[], spec: RunSpec) => this.#ask<RunSpec | null>({ call: "wanted", paths, spec });
   report = (request: Export, format: ReportFormat) => this.#ask<Rendered>({ call: "report", request, format });
 }
 

@@ -37,7 +37,18 @@ function shell(key: string): Shell {
     copyText: (text) => navigator.clipboard.writeText(text),
     onDrop: null,
     asking,
+    notify: markTitle,
+    menu: null,
+    onOpen: null,
   };
+}
+
+/** The name of the tab says it until somebody looks. */
+function markTitle(title: string): void {
+  if (document.hasFocus()) return;
+  const before = document.title;
+  document.title = `● ${title}`;
+  addEventListener("focus", () => (document.title = before), { once: true });
 }
 
 function send(to: string, body: unknown, key?: string): Promise<Response> {

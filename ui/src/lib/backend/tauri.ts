@@ -1,4 +1,5 @@
 import { Channel, invoke } from "@tauri-apps/api/core";
+import { listen } from "@tauri-apps/api/event";
 import { getCurrentWebview } from "@tauri-apps/api/webview";
 import type { Shell } from "./backend";
 
@@ -15,4 +16,10 @@ export const tauri: Shell = {
       else listener({ kind: payload.type === "leave" ? "left" : "over" });
     }),
   asking: null,
+  notify: (title, text) => void invoke("notify", { title, text }),
+  menu: {
+    show: (menus) => invoke("set_menu", { menus }),
+    onChosen: (listener) => listen<string>("menu", ({ payload }) => listener(payload)),
+  },
+  onOpen: (listener) => listen<string>("open", ({ payload }) => listener(payload)),
 };

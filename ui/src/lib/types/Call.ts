@@ -16,6 +16,14 @@ export type Call = { "call": "start" } | { "call": "open-workspace",
 /**
  * The folder.
  */
+folder: string, } | { "call": "demo-workspace" } | { "call": "watch", 
+/**
+ * The page, by a name of its own making.
+ */
+page: string, 
+/**
+ * The folder.
+ */
 folder: string, } | { "call": "complete", 
 /**
  * What is typed.
@@ -92,7 +100,23 @@ overridden: Array<OverriddenCheck>,
 /**
  * Whether trials that earlier runs have finished are taken over.
  */
-reuse: boolean, } | { "call": "continue-run", 
+reuse: boolean, } | { "call": "queue-run", 
+/**
+ * The settings.
+ */
+spec: RunSpec, 
+/**
+ * Where.
+ */
+target: Target, 
+/**
+ * Folder for the evidence.
+ */
+out: string, 
+/**
+ * Failing checks that the user decided to run in spite of.
+ */
+overridden: Array<OverriddenCheck>, } | { "call": "continue-run", 
 /**
  * The run.
  */
@@ -100,7 +124,27 @@ id: string,
 /**
  * Where it happens.
  */
-target: Target, } | { "call": "cancel-run", 
+target: Target, 
+/**
+ * Whether trials that other runs have finished are taken over.
+ */
+reuse: boolean, } | { "call": "cancel-run", 
+/**
+ * Where.
+ */
+target: Target, } | { "call": "pause-run", 
+/**
+ * Where.
+ */
+target: Target, } | { "call": "going-runs" } | { "call": "follow-run", 
+/**
+ * Where.
+ */
+target: Target, } | { "call": "forecast", 
+/**
+ * The settings.
+ */
+spec: RunSpec, 
 /**
  * Where.
  */
@@ -184,7 +228,15 @@ new: string, } | { "call": "gate",
 /**
  * The files.
  */
-paths: Array<string>, } | { "call": "report", 
+paths: Array<string>, } | { "call": "wanted", 
+/**
+ * The files.
+ */
+paths: Array<string>, 
+/**
+ * The settings.
+ */
+spec: RunSpec, } | { "call": "report", 
 /**
  * What it is made from.
  */

@@ -1,0 +1,134 @@
+//! How long a run will take, from what trials took before.
+
+use crate::run::absolute;
+use crate::{Journal, JournalledRun, RunError, Target};
+use niah::Rung;
+use protocol::{Arm, RunSpec};
+use serde::Serialize;
+use std::path::Path;
+use ts_rs::TS;
+
+/// So many earlier runs are looked at, the latest first.
+const RUNS: usize = 20;
+/// Prompts whose lengths differ by less are taken for equally long.
+const SAME_LENGTH: f64 = 0.1;
+
+/// The time of a run, and what it rests on.
+#[derive(Clone, Debug, PartialEq, Serialize, TS)]
+pub struct TimeForecast {
+    /// Seconds of all trials, one after the other; loading the pack comes on top.
+    pub seconds: f64,
+    /// Finished trials of this pack, library, device and loop on this target that it rests on.
+    pub measured: usize,
+    /// Rungs of which no trial was ever finished: their time is that of the nearest length, times the ratio of the lengths.
+    pub scaled: Vec<u32>,
+}
+
+/// What one finished trial took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Pace {
+    arm: Arm,
+    prompt_tokens: usize,
+    seconds: f64,
+}
+
+/// Foretells the time of `spec` on `target` from the journal; `lengths` are the prompts' tokens, rung by rung. None while an
+/// arm or the length of a rung is not known.
+pub fn forecast(
+    data: &Path,
+    spec: &RunSpec,
+    target: &Target,
+    lengths: &[(Rung, usize)],
+) -> Result<Option<TimeForecast>, RunError> {
+    let paces = paces(&Journal::open(data)?, spec, target)?;
+    Ok(sum(spec, &paces, lengths))
+}
+
+fn paces(journal: &Journal, spec: &RunSpec, target: &Target) -> Result<Vec<Pace>, RunError> {
+    let pack = absolute(&spec.pack);
+    let alike = |run: &JournalledRun| {
+        let of = &run.spec;
+        run.target == *target
+            && (of.backend, of.device, of.decode) == (spec.backend, spec.device, spec.decode)
+            && of.pack == pack
+    };
+    let mut paces = Vec::new();
+    for run in journal.runs()?.iter().filter(|run| alike(run)).take(RUNS) {
+        paces.extend(journal.finished(&run.id)?.into_values().map(|finished| Pace {
+            arm: finished.result.arm,
+            prompt_tokens: finished.result.prompt_tokens,
+            seconds: finished.result.timings.e2e_s,
+        }));
+    }
+    Ok(paces)
+}
+
+fn sum(spec: &RunSpec, paces: &[Pace], lengths: &[(Rung, usize)]) -> Option<TimeForecast> {
+    let mut all = TimeForecast { seconds: 0.0, measured: paces.len(), scaled: Vec::new() };
+    for rung in &spec.ladder {
+        let (_, tokens) = lengths.iter().find(|(known, _)| known == rung)?;
+        let mut scaled = false;
+        for arm in &spec.arms {
+            let (seconds, same) = of_trial(paces, *arm, *tokens)?;
+            all.seconds += seconds * spec.n_samples as f64;
+            scaled |= !same;
+        }
+        if scaled {
+            all.scaled.push(rung.0);
+        }
+    }
+    Some(all)
+}
+
+/// Mean seconds of an arm's trials on prompts of the length nearest to `tokens`, brought to that length; whether it was the
+/// same.
+fn of_trial(paces: &[Pace], arm: Arm, tokens: usize) -> Option<(f64, bool)> {
+    let apart = |pace: &Pace| (pace.prompt_tokens.max(1) as f64 / tokens.max(1) as f64).ln().abs();
+    let of_arm = || paces.iter().filter(|pace| pace.arm == arm);
+    let nearest = of_arm().map(apart).min_by(f64::total_cmp)?;
+    let taken: Vec<&Pace> = of_arm().filter(|pace| apart(pace) <= nearest + SAME_LENGTH).collect();
+    let mean =
+        |of: &dyn Fn(&Pace) -> f64| taken.iter().map(|pace| of(pace)).sum::<f64>() / taken.len() as f64;
+    let seconds = mean(&|pace| pace.seconds);
+    let same = nearest <= SAME_LENGTH;
+    let ratio = tokens as f64 / mean(&|pace| pace.prompt_tokens as f64).max(1.0);
+    Some((if same { seconds } else { seconds * ratio }, same))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::tests::spec;
+    use protocol::Restore;
+
+    const S5: Arm = Arm::Restored(Restore::S5);
+
+    fn pace(arm: Arm, prompt_tokens: usize, seconds: f64) -> Pace {
+        Pace { arm, prompt_tokens, seconds }
+    }
+
+    #[test]
+    fn measured_lengths_count_as_they_are_and_others_by_the_nearest() {
+        let paces = [
+            pace(Arm::Oracle, 1000, 1.0),
+            pace(Arm::Oracle, 1020, 3.0),
+            pace(Arm::Oracle, 200, 100.0),
+            pace(S5, 1000, 4.0),
+        ];
+        let lengths = [(Rung(20), 1000), (Rung(70), 4000)];
+        let forecast = sum(&spec(10), &paces, &lengths).unwrap();
+        assert_eq!(forecast.scaled, [70]);
+        let wanted = 10.0 * (2.0 + 4.0) + 10.0 * (2.0 * 4000.0 / 1010.0 + 4.0 * 4.0);
+        assert!((forecast.seconds - wanted).abs() < 1e-9, "{} is not {wanted}", forecast.seconds);
+        assert_eq!(forecast.measured, 4);
+    }
+
+    #[test]
+    fn nothing_is_foretold_of_an_arm_that_never_ran_or_a_length_that_is_unknown() {
+        let paces = [pace(Arm::Oracle, 1000, 1.0)];
+        assert_eq!(sum(&spec(1), &paces, &[(Rung(20), 1000), (Rung(70), 4000)]), None);
+        let paces = [paces[0], pace(S5, 1000, 1.0)];
+        assert_eq!(sum(&spec(1), &paces, &[(Rung(20), 1000)]), None);
+        assert!(sum(&spec(1), &paces, &[(Rung(20), 1000), (Rung(70), 4000)]).is_some());
+    }
+}

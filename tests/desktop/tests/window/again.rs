@@ -1,0 +1,68 @@
+//! The window from one start to the next, and one window for all starts.
+
+use crate::window::{NO_BUS, Theme, Window, program};
+use crate::workspace;
+use serde_json::json;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A session bus of its own; ends with its owner.
+struct Bus {
+    daemon: Child,
+    address: String,
+}
+
+impl Bus {
+    fn start() -> Self {
+        let mut daemon = Command::new("dbus-daemon")
+            .args(["--session", "--nofork", "--print-address"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("dbus-daemon is missing: apt-get install dbus");
+        let mut address = String::new();
+        BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut address).unwrap();
+        Self { daemon, address: address.trim().to_owned() }
+    }
+}
+
+impl Drop for Bus {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
+
+#[tokio::test]
+async fn a_second_start_opens_its_workspace_in_the_window_that_is_there() {
+    let (first, second) = (workspace::with_demo_pack(), workspace::with_demo_pack());
+    let bus = Bus::start();
+    let home = tempfile::tempdir().unwrap();
+    let window = Window::open_on(&bus.address, home, first.path(), Path::new("unused"), Theme::Light).await;
+    let named = |folder: &Path| format!("nav [title={:?}]", folder.canonicalize().unwrap());
+    window.find(&named(first.path())).await;
+    let again = Command::new(program("kakeya-gate-app", "kakeya-gate-app"))
+        .args(["--workspace", second.path().to_str().unwrap()])
+        .env("DISPLAY", window.display())
+        .env("DBUS_SESSION_BUS_ADDRESS", &bus.address)
+        .status()
+        .unwrap();
+    assert!(again.success(), "{again}");
+    window.find(&named(second.path())).await;
+    window.close().await;
+}
+
+#[tokio::test]
+async fn a_window_has_the_size_that_it_was_left_with() {
+    let workspace = workspace::with_demo_pack();
+    let unused = Path::new("unused");
+    let size = "[innerWidth, innerHeight]";
+    let window = Window::open(workspace.path(), unused, Theme::Light).await;
+    let before = window.eval(size).await;
+    let left = window.resize(1010, 700).await;
+    assert_ne!(before, left);
+    let home = window.quit().await;
+    let window = Window::open_on(NO_BUS, home, workspace.path(), unused, Theme::Light).await;
+    window.wait_for(&format!("JSON.stringify({size}) === {:?}", json!(left).to_string())).await;
+    window.close().await;
+}

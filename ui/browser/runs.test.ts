@@ -1,0 +1,152 @@
+import { cpSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { afterEach, expect, test } from "vitest";
+import type { Page } from "playwright-core";
+import { accessible, demoPack, Desk, go, picture, someEvidence, workspace } from "./desk";
+
+let desk: Desk | null = null;
+afterEach(async () => {
+  await desk?.close();
+  desk = null;
+});
+
+/** Milliseconds for a run of the demo pack, on a busy machine. */
+const RUN = 180_000;
+const ARMS = ["oracle", "sink-window", "restored:s5"];
+const EVIDENCE = join(import.meta.dirname, "../../tests/fixtures/evidence/demo_ctx20_s5.json");
+
+/** Fills the form: three arms on one rung. */
+async function settings(page: Page, samples: number): Promise<void> {
+  for (const box of await page.locator("fieldset.arms input").all()) {
+    await box.setChecked(ARMS.includes((await box.getAttribute("name")) ?? ""));
+  }
+  await page.fill("[name=ladder]", "20");
+  await page.fill("[name=n_samples]", String(samples));
+}
+
+async function begin(page: Page, samples: number): Promise<void> {
+  await go(page, "run");
+  await settings(page, samples);
+  await page.click("#start:enabled");
+  await page.waitForSelector("h1[data-run=running]", { timeout: RUN });
+}
+
+const phase = (page: Page, name: string) => page.waitForSelector(`h1[data-run=${name}]`, { timeout: RUN });
+const finished = (page: Page) => phase(page, "finished");
+
+test(
+  "a run is paused once its sample is answered by every arm, and goes on; its time is foretold from then on",
+  async () => {
+    desk = await Desk.open(workspace(demoPack));
+    const page = await desk.page();
+    await go(page, "run");
+    await page.waitForSelector("[data-forecast=done]", { timeout: RUN });
+    expect(await page.textContent("[data-forecast]")).toContain("not every arm has run");
+    await begin(page, 24);
+    await page.click("#pause");
+    await phase(page, "paused");
+    await picture(page, "run-paused");
+    await accessible(page, "paused run");
+    const waiting = (await page.textContent("[data-unfinished]")) ?? "";
+    const done = Number(/(\d+) of 72 trials done/.exec(waiting)?.[1]);
+    expect(done % ARMS.length).toBe(0);
+    expect(done).toBeGreaterThan(0);
+    expect(done).toBeLessThan(72);
+    await page.click("[data-continue]");
+    await finished(page);
+    await page.waitForSelector("[data-evidence-written]");
+    await page.waitForSelector("[data-forecast=done]", { timeout: RUN });
+    await page.waitForFunction(() => document.querySelector("[data-forecast]")?.textContent?.includes("from 72 trials"));
+    await picture(page, "run-forecast");
+  },
+  2 * RUN,
+);
+
+test(
+  "a page that is loaded again shows the run that goes on, from its beginning",
+  async () => {
+    desk = await Desk.open(workspace(demoPack));
+    const page = await desk.page();
+    await begin(page, 24);
+    await page.reload();
+    await go(page, "run");
+    await page.waitForSelector("h1[data-run=running], h1[data-run=finished]", { timeout: RUN });
+    await finished(page);
+    expect(await page.locator("[data-evidence-written] li").count()).toBe(1);
+  },
+  2 * RUN,
+);
+
+test(
+  "a run that is asked for while another goes on waits, and begins when that one has finished",
+  async () => {
+    desk = await Desk.open(workspace(demoPack));
+    const page = await desk.page();
+    await begin(page, 12);
+    await page.click("[data-another] summary");
+    await settings(page, 2);
+    await page.click("#start:enabled");
+    await page.waitForSelector("[data-queue] li", { timeout: RUN });
+    await picture(page, "run-queued");
+    await accessible(page, "queued run");
+    await page.waitForSelector("[data-queue]", { state: "detached", timeout: RUN });
+    await finished(page);
+    await go(page, "evidence");
+    await page.waitForFunction(() => document.querySelectorAll("[data-file]").length === 2);
+  },
+  2 * RUN,
+);
+
+test(
+  "what the gates leave open fills the form",
+  async () => {
+    desk = await Desk.open(workspace(demoPack, someEvidence));
+    const page = await desk.page();
+    await go(page, "gate");
+    await page.click("#missing");
+    await page.waitForSelector("[data-wanted]");
+    // Nothing is lost in 2 of 2 pairs: as many as prove it, and not fewer.
+    expect(await page.inputValue("[name=n_samples]")).toBe("59");
+    expect(await page.inputValue("[name=ladder]")).toBe("20");
+    expect(await page.isChecked("[name=reuse]")).toBe(true);
+    await picture(page, "run-wanted");
+  },
+  RUN,
+);
+
+test(
+  "evidence that comes and goes is noticed",
+  async () => {
+    const folder = workspace(demoPack);
+    desk = await Desk.open(folder);
+    const page = await desk.page();
+    await go(page, "evidence");
+    await page.waitForSelector(".empty");
+    // The folder is watched a moment after it is shown: what is copied before that is found on the next try.
+    for (let copies = 0; (await page.locator("[data-file]").count()) === 0; copies++) {
+      expect(copies).toBeLessThan(60);
+      cpSync(EVIDENCE, join(folder, `copy-${copies}.json`));
+      await page.waitForSelector("[data-file]", { timeout: 1000 }).catch(() => null);
+    }
+    const shown = await page.locator("[data-file]").count();
+    cpSync(EVIDENCE, join(folder, "last.json"));
+    await page.waitForFunction((n) => document.querySelectorAll("[data-file]").length > n, shown);
+    rmSync(join(folder, "last.json"));
+    await page.waitForFunction((n) => document.querySelectorAll("[data-file]").length === n, shown);
+  },
+  RUN,
+);
+
+test("the demo workspace has something to show in every place", async () => {
+  desk = await Desk.open(null);
+  const page = await desk.page();
+  await page.click("#demo");
+  await page.waitForSelector("[data-checkpoints]");
+  await picture(page, "demo-preflight");
+  for (const place of ["run", "evidence", "compare", "gate"]) {
+    await go(page, place);
+    await page.waitForSelector("main h1");
+    expect(await page.locator(".empty").count()).toBe(0);
+    await picture(page, `demo-${place}`);
+  }
+});
