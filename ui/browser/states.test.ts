@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, expect, test } from "vitest";
 import { accessible, demoPack, Desk, file, go, picture, workspace } from "./desk";
+import { evidence } from "./evidence";
 
 let desk: Desk | null = null;
 afterEach(async () => {
@@ -29,19 +30,6 @@ test("an empty folder: every place says what it needs", async () => {
     await accessible(page, `empty ${place}`);
   }
 });
-
-/** A needle file of our own making. */
-function evidence(texts: string[], extra: object = {}): string {
-  const rows = { per_sample_correct: texts.map(() => true), per_sample_decoded: texts, recall: 1, n: texts.length };
-  return JSON.stringify({
-    schema_version: 2,
-    kind: "k3_integrated_niah_acceptance",
-    config: { seed: 42, n_samples: texts.length, haystack_min_lines: 18, haystack_max_lines: 22, sink_size: 4, window_size: 64, max_new_tokens: 24 },
-    results: { k3_cross_model: rows, oracle: rows },
-    gate: { recall_delta_within_5pp: true },
-    ...extra,
-  });
-}
 
 const ATTACK = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
 

@@ -1,7 +1,7 @@
 import { KEY } from "./keys";
 import { LANGUAGES, look, t, THEMES, type Language } from "./look.svelte";
 import { PLACES, type Session } from "./session.svelte";
-import { within } from "./text";
+import { visible, within } from "./text";
 
 /** Something that the palette offers. */
 export interface Command {
@@ -33,7 +33,7 @@ export function commands(session: Session, openSettings: () => void): Command[] 
   if (session.run.active) list.push({ name: words.stop, key: `${KEY}.`, act: () => void session.run.cancel() });
   else if (session.spec) list.push({ name: words.start, key: `${KEY}R`, act: () => session.askToRun() });
   const others = session.recent.filter((folder) => folder !== root);
-  list.push(...others.map((folder) => ({ name: words.reopen(folder), act: () => void session.open(folder) })));
+  list.push(...others.map((folder) => ({ name: words.reopen(visible(folder)), act: () => void session.open(folder) })));
   list.push(...THEMES.map((theme) => ({ name: words.theme(t().settings[theme]), act: () => look.setTheme(theme) })));
   for (const language of Object.keys(LANGUAGES) as Language[]) {
     list.push({ name: words.language(LANGUAGES[language].language), act: () => look.setLanguage(language) });
