@@ -121,6 +121,25 @@ export async function go(page: Page, place: string): Promise<void> {
   await page.waitForSelector(`main[data-place=${place}]`);
 }
 
+/**
+ * Milliseconds that the page's main thread computes while `act` happens in it and until that is painted: its own time,
+ * whatever else the machine does meanwhile and however long the program takes to answer.
+ */
+export async function computed<T>(page: Page, act: (given: T) => void, given: T): Promise<number> {
+  const devtools = await page.context().newCDPSession(page);
+  await devtools.send("Performance.enable", { timeDomain: "threadTicks" });
+  const spent = async () => {
+    const { metrics } = await devtools.send("Performance.getMetrics");
+    return 1000 * (metrics.find(({ name }) => name === "TaskDuration")?.value ?? NaN);
+  };
+  const before = await spent();
+  await page.evaluate(act as (given: unknown) => void, given);
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+  const after = await spent();
+  await devtools.detach();
+  return after - before;
+}
+
 /** Keeps a picture of the page. */
 export async function picture(page: Page, name: string): Promise<void> {
   mkdirSync(PICTURES, { recursive: true });

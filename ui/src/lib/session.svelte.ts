@@ -2,7 +2,7 @@ import { Answer } from "./answer.svelte";
 import { Checklist } from "./checklist.svelte";
 import { SvelteSet } from "svelte/reactivity";
 import { storedTexts } from "./stored";
-import { unique } from "./text";
+import { unique, without } from "./text";
 import type { Tone } from "./components/Chip.svelte";
 import type { Backend } from "./backend/backend";
 import { gateTones } from "./labels";
@@ -71,7 +71,7 @@ export class Session {
   compared = $state.raw<string[]>([]);
   readonly gate = new Answer<GateReport>();
   /** Files that the gate does not look at. */
-  excluded = $state<string[]>([]);
+  excluded = $state.raw<string[]>([]);
   reviewer = $state("");
   notes = $state("");
 
@@ -138,8 +138,7 @@ export class Session {
 
   /** Files that the gate looks at: readable ones that were not taken out. */
   get gated(): string[] {
-    const paths = this.evidence.value?.rows.map((row) => row.path) ?? [];
-    return paths.filter((path) => !this.excluded.includes(path));
+    return without(this.evidence.value?.rows.map((row) => row.path) ?? [], this.excluded);
   }
 
   get gateTone(): Tone {

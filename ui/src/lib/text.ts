@@ -36,5 +36,11 @@ export function within(root: string, path: string): string {
 
 /** Every path once, in the order in which they came. */
 export function unique(paths: string[]): string[] {
-  return paths.filter((path, i) => paths.indexOf(path) === i);
+  return [...new Set(paths)];
+}
+
+/** The paths that are not among `others`. */
+export function without(paths: string[], others: string[]): string[] {
+  const out = new Set(others);
+  return paths.filter((path) => !out.has(path));
 }

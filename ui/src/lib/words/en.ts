@@ -28,6 +28,7 @@ export const en = {
     files: (n: number) => count(n, "file"),
     shown: (n: number, all: number) => `${n} of ${all} shown`,
     baseline: "baseline",
+    findFile: "Type a part of the file's name",
   },
   app: {
     noWorkspace: "no workspace",

@@ -28,6 +28,7 @@ export const zh: Words = {
     files: (n) => `${n} 个文件`,
     shown: (n, all) => `显示 ${n} / ${all}`,
     baseline: "基线",
+    findFile: "输入文件名的一部分",
   },
   app: {
     noWorkspace: "未打开工作区",
