@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { accessible, demoPack, Desk, go, kinds, picture, someEvidence, workspace } from "./desk";
+import { accessible, computed, demoPack, Desk, go, kinds, picture, someEvidence, workspace } from "./desk";
 
 let desk: Desk;
 let folder: string;
@@ -43,6 +43,22 @@ test("every place in Chinese, also a narrow window", async () => {
   expect(await page.getAttribute("html", "lang")).toBe("zh-Hans");
   expect(await page.textContent("h1")).toBe("预检");
   await everyPlace(page, "zh");
+});
+
+test("going from place to place is at once", async () => {
+  const page = await desk.page();
+  const times: [string, number][] = [];
+  for (const round of ["first", "again"]) {
+    for (const [place, ready] of Object.entries(READY)) {
+      const took = await computed(page, (place) => document.querySelector<HTMLElement>(`[data-go=${place}]`)?.click(), place);
+      await page.waitForSelector(ready);
+      times.push([`${place} ${round}`, took]);
+    }
+  }
+  console.info(times.map(([what, took]) => `${what}: ${took.toFixed(0)} ms`).join(", "));
+  // The first time an answer of the program may come, and be shown, meanwhile.
+  const slow = times.filter(([what, took]) => took > (what.endsWith("again") ? 100 : 200));
+  expect(slow, "milliseconds of the page's own time").toEqual([]);
 });
 
 test("language and appearance are chosen and remembered", async () => {
