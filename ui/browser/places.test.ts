@@ -212,6 +212,30 @@ test("another workspace is opened by its path, completed as it is typed", async 
   await page.waitForFunction(() => document.querySelector("nav .link")?.textContent?.includes("evidence"));
 });
 
+test("files that are dropped do not replace the page: their path is asked for", async () => {
+  const page = await desk.page();
+  await page.waitForSelector(READY["preflight"] ?? "");
+  const devtools = await page.context().newCDPSession(page);
+  const drag = (type: "dragEnter" | "dragOver" | "drop") =>
+    devtools.send("Input.dispatchDragEvent", { type, x: 600, y: 400, data: { items: [], files: [join(folder, "evidence/kinds/junit.json")], dragOperationsMask: 1 } });
+  await drag("dragEnter");
+  await drag("dragOver");
+  await page.waitForSelector(".drop");
+  expect(await page.textContent(".drop")).toContain("path");
+  await picture(page, "drop");
+  await page.dispatchEvent("main", "dragleave");
+  await page.waitForSelector(".drop", { state: "detached" });
+  await drag("dragEnter");
+  await drag("dragOver");
+  await drag("drop");
+  await page.waitForSelector("main[data-place=evidence]");
+  expect(await page.inputValue("dialog input[name=path]")).toBe(`${folder}/`);
+  expect(await page.locator(".drop").count()).toBe(0);
+  await page.keyboard.press("Escape");
+  await page.waitForSelector("dialog", { state: "detached" });
+  expect(page.url()).toContain("127.0.0.1");
+});
+
 test("the main job runs: a live grid, then evidence", async () => {
   const page = await desk.page();
   await go(page, "run");

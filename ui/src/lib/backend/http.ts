@@ -1,5 +1,5 @@
 import { Asking } from "./asking.svelte";
-import { bytesOf, type Shell } from "./backend";
+import { bytesOf, type Drop, type Shell } from "./backend";
 import type { Call } from "../types/Call";
 import type { Rendered } from "../types/Rendered";
 
@@ -35,7 +35,7 @@ function shell(key: string): Shell {
     },
     save: download,
     copyText: (text) => navigator.clipboard.writeText(text),
-    onDrop: null,
+    onDrop: drops,
     asking,
   };
 }
@@ -78,6 +78,25 @@ async function* lines(response: Response): AsyncGenerator<string> {
     yield* parts;
     if (done) return;
   }
+}
+
+/** Files that are dropped would be opened in place of the page. Where they lie, a browser does not say. */
+async function drops(listener: (drop: Drop) => void): Promise<() => void> {
+  const stop = new AbortController();
+  const on = (type: "dragover" | "drop", drop: Drop) => {
+    const act = (event: DragEvent) => {
+      if (!event.dataTransfer?.types.includes("Files")) return;
+      event.preventDefault();
+      listener(drop);
+    };
+    addEventListener(type, act, { signal: stop.signal });
+  };
+  on("dragover", { kind: "over" });
+  on("drop", { kind: "dropped", paths: null });
+  // Within the page it goes from element to element.
+  const leave = (event: DragEvent) => event.relatedTarget === null && listener({ kind: "left" });
+  addEventListener("dragleave", leave, { signal: stop.signal });
+  return () => stop.abort();
 }
 
 /** The browser asks where to, or knows. */

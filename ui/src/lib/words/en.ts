@@ -45,6 +45,7 @@ export const en = {
     recent: "Opened before",
     forget: (name: string) => `Forget ${name}`,
     drop: "Drop evidence files to add them",
+    dropAsks: "A browser does not say where files lie: drop them, then give their path",
     unexpectedHint: "Try again; if it happens again, report it with this message.",
     settings: "Settings",
     commands: "Commands",

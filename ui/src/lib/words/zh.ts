@@ -45,6 +45,7 @@ export const zh: Words = {
     recent: "最近打开",
     forget: (name) => `从列表移除 ${name}`,
     drop: "松开即可添加证据文件",
+    dropAsks: "浏览器不会告知文件的位置：松开后请输入其路径",
     unexpectedHint: "请重试；如果再次出现，请附上这条消息反馈。",
     settings: "设置",
     commands: "命令",
