@@ -7,7 +7,7 @@ import { createInterface } from "node:readline";
 import { chromium, type Browser, type BrowserContext, type Page } from "playwright-core";
 import { expect } from "vitest";
 
-const ROOT = resolve(import.meta.dirname, "../..");
+export const ROOT = resolve(import.meta.dirname, "../..");
 /** Pictures of what was tested. */
 const PICTURES = join(ROOT, "test-output/browser");
 /** Milliseconds for anything that is no run. */
@@ -114,6 +114,15 @@ export class Desk {
     for (const folder of this.#folders) rmSync(folder, { recursive: true, force: true });
   }
 }
+
+/** What a place shows once it is ready, where there is something to show. */
+export const READY = {
+  preflight: "[data-preflight=done]",
+  run: "#start:not(:disabled)",
+  evidence: "tr[data-file]",
+  compare: "[data-comparison]",
+  gate: "[data-cell]",
+} as const;
 
 /** Goes to a place by its entry in the navigation. */
 export async function go(page: Page, place: string): Promise<void> {

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { accessible, computed, demoPack, Desk, go, kinds, picture, someEvidence, workspace } from "./desk";
+import { accessible, computed, demoPack, Desk, go, kinds, picture, READY, someEvidence, workspace } from "./desk";
 
 let desk: Desk;
 let folder: string;
@@ -11,14 +11,6 @@ beforeAll(async () => {
   desk = await Desk.open(folder);
 });
 afterAll(() => desk.close());
-
-const READY: Record<string, string> = {
-  preflight: "[data-preflight=done]",
-  run: "#start:not(:disabled)",
-  evidence: "tr[data-file]",
-  compare: "[data-comparison]",
-  gate: "[data-cell]",
-};
 
 async function everyPlace(page: Page, look: string): Promise<void> {
   for (const [place, ready] of Object.entries(READY)) {
@@ -39,7 +31,7 @@ test("every place in the dark", async () => everyPlace(await desk.page({ colorSc
 
 test("every place in Chinese, also a narrow window", async () => {
   const page = await desk.page({ locale: "zh-CN", viewport: { width: 900, height: 700 } });
-  await page.waitForSelector(READY["preflight"] ?? "");
+  await page.waitForSelector(READY.preflight);
   expect(await page.getAttribute("html", "lang")).toBe("zh-Hans");
   expect(await page.textContent("h1")).toBe("预检");
   await everyPlace(page, "zh");
@@ -71,7 +63,7 @@ test("language and appearance are chosen and remembered", async () => {
   await picture(page, "settings");
   await page.keyboard.press("Escape");
   await page.reload();
-  await page.waitForSelector(READY["preflight"] ?? "");
+  await page.waitForSelector(READY.preflight);
   expect(await page.getAttribute("html", "data-ground")).toBe("dark");
   expect(await page.textContent("h1")).toBe("预检");
 });
@@ -200,7 +192,7 @@ test("the palette goes anywhere by keyboard", async () => {
 
 test("another workspace is opened by its path, completed as it is typed", async () => {
   const page = await desk.page();
-  await page.waitForSelector(READY["preflight"] ?? "");
+  await page.waitForSelector(READY.preflight);
   await page.keyboard.press("Control+o");
   await page.fill("input[name=path]", `${folder}/evid`);
   await page.waitForFunction(() => document.querySelectorAll("dialog li button").length === 1);
@@ -214,7 +206,7 @@ test("another workspace is opened by its path, completed as it is typed", async 
 
 test("files that are dropped do not replace the page: their path is asked for", async () => {
   const page = await desk.page();
-  await page.waitForSelector(READY["preflight"] ?? "");
+  await page.waitForSelector(READY.preflight);
   const devtools = await page.context().newCDPSession(page);
   const drag = (type: "dragEnter" | "dragOver" | "drop") =>
     devtools.send("Input.dispatchDragEvent", { type, x: 600, y: 400, data: { items: [], files: [join(folder, "evidence/kinds/junit.json")], dragOperationsMask: 1 } });

@@ -123,5 +123,8 @@ test("an error of the program is told with what to do", async () => {
   expect(await page.textContent("[role=alert]")).toContain("choose a folder that exists");
   await picture(page, "error");
   await accessible(page, "error");
+  expect(await page.locator("[data-preflight=done]").count(), "the workspace before stays open").toBe(1);
+  await page.click("[role=alert] button");
+  await page.waitForSelector("[role=alert]", { state: "detached" });
   expect(existsSync(join("/no", "such"))).toBe(false);
 });

@@ -165,9 +165,11 @@ export class Session {
   }
 
   async open(folder: string): Promise<void> {
+    const before = this.workspace.value;
     await this.workspace.ask(() => this.backend.openWorkspace(folder));
     const workspace = this.workspace.value;
-    if (workspace === null) return;
+    // What cannot be opened does not close what is open.
+    if (workspace === null) return void (this.workspace.value = before);
     this.#remember(unique([workspace.root, ...this.recent]));
     this.#leave();
     const known = workspace.packs.some((pack) => pack.folder === this.pack);

@@ -436,6 +436,7 @@ export const en = {
     notStated: "not stated",
     recallOf: (label: string) => `recall, ${label}`,
     recall: "Recall",
+    recallColumn: "recall",
     recounted: "recounted from the stored texts, exact 95 % interval",
     arm: "arm",
     hits: "hits",

@@ -419,6 +419,7 @@ export const zh: Words = {
     notStated: "未注明",
     recallOf: (label) => `召回率，${label}`,
     recall: "召回率",
+    recallColumn: "召回率",
     recounted: "由存储的文本重新计数，95 % 精确区间",
     arm: "实验臂",
     hits: "命中",
