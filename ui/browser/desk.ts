@@ -108,9 +108,14 @@ export class Desk {
     return page;
   }
 
+  /** Ends the program; the pages stay. */
+  kill(): void {
+    this.#program.kill();
+  }
+
   async close(): Promise<void> {
     await this.browser.close();
-    this.#program.kill();
+    this.kill();
     for (const folder of this.#folders) rmSync(folder, { recursive: true, force: true });
   }
 }
@@ -147,6 +152,24 @@ export async function computed<T>(page: Page, act: (given: T) => void, given: T)
   const after = await spent();
   await devtools.detach();
   return after - before;
+}
+
+/** What things took, milliseconds: of several measurements the least, which other work on the machine disturbed least. */
+export class Times {
+  readonly #least = new Map<string, number>();
+
+  add(what: string, took: number): void {
+    this.#least.set(what, Math.min(took, this.#least.get(what) ?? Infinity));
+  }
+
+  told(): string {
+    return [...this.#least].map(([what, took]) => `${what}: ${took.toFixed(0)} ms`).join(", ");
+  }
+
+  /** What took longer than its limit. */
+  over(limit: (what: string) => number): [string, number][] {
+    return [...this.#least].filter(([what, took]) => took > limit(what));
+  }
 }
 
 /** Keeps a picture of the page. */

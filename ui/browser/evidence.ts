@@ -66,8 +66,8 @@ export function lookAlikes(folder: string): void {
 
 /** Digests of the prompts of a rung, 60 of seed 42. */
 const DIGESTS: Record<number, string> = {
-  70: "64a23510be35af3088276048d735c20508c9770debdd12e94230c5a0cae0787a",
-  280: "8a9666ee2036a2b8f788f8bddffef2c59ff34bde1ef31bb55eecf92c1c4501db",
+  70: "8a9666ee2036a2b8f788f8bddffef2c59ff34bde1ef31bb55eecf92c1c4501db",
+  280: "64a23510be35af3088276048d735c20508c9770debdd12e94230c5a0cae0787a",
 };
 
 interface Machine {
@@ -88,7 +88,7 @@ function lookAlike(rung: number, { device, backend, says, lost, slow, gib }: Mac
   const { lines, prompts: asked } = prompts(rung, n);
   const codes = asked.map(({ answer }) => answer);
   const lens = asked.map(({ padding_lines }) => padding_lines * 20 + 34);
-  const real = JSON.parse(readFileSync(join(ROOT, "tests/fixtures/evidence/demo_ctx20_s5.json"), "utf8")) as Record<"config" | "provenance", object>;
+  const real = JSON.parse(readFileSync(join(ROOT, "tests/fixtures/evidence/demo_ctx20_s5.json"), "utf8")) as { config: object; provenance: { host: object } };
   const peak = (gib: number) => ({ device_kind: device, device_name: "look-alike", peak_allocated_bytes: Math.round(gib * 2 ** 30) });
   const recall = 1 - lost.length / n;
   const delta = 100 * (1 - recall);
@@ -117,7 +117,18 @@ function lookAlike(rung: number, { device, backend, says, lost, slow, gib }: Mac
         samples: lens.map((prompt_tokens, sample) => ({ sample, prompt_tokens, passes: 1, evicted_positions: prompt_tokens - 68, complete: true })),
       },
     },
-    provenance: { ...real.provenance, pack_name: "look-alike", demo: false, backend, device, device_name: "look-alike", git_dirty: false, weights: [], dataset },
+    provenance: {
+      ...real.provenance,
+      pack_name: "look-alike",
+      demo: false,
+      backend,
+      device,
+      device_name: "look-alike",
+      host: { ...real.provenance.host, cpu: "look-alike" },
+      git_dirty: false,
+      weights: [],
+      dataset,
+    },
   };
   return JSON.stringify(evidence, null, 1);
 }

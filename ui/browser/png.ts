@@ -4,9 +4,12 @@ import type { Browser } from "playwright-core";
 /** Colours that a picture of few bytes can have. */
 const COLOURS = 256;
 
+/** Bits of a colour by which it is told from others: five of eight a channel. */
+const TOLD = 0xf8f8f8;
+
 /**
- * The same picture in at most 256 colours, the most frequent ones, which is a third of the bytes; all others become the
- * nearest of these. A browser reads it: pictures that it takes itself hold every colour.
+ * The same picture in at most 256 colours, which is a third of the bytes: colours that hardly differ become one, and the
+ * rarest become the nearest of those that are kept. A browser reads it; pictures that it takes itself hold every colour.
  */
 export async function fewerColours(browser: Browser, png: Buffer): Promise<Buffer> {
   const { width, height, rgba } = await pixels(browser, png);
@@ -14,8 +17,9 @@ export async function fewerColours(browser: Browser, png: Buffer): Promise<Buffe
   const counts = new Map<number, number>();
   for (const colour of colours) counts.set(colour, (counts.get(colour) ?? 0) + 1);
   const byCount = [...counts].sort(([, a], [, b]) => b - a).map(([colour]) => colour);
-  const kept = byCount.slice(0, COLOURS);
-  const index = new Map(byCount.map((colour, i) => [colour, i < COLOURS ? i : nearest(kept, colour)]));
+  const told = new Set<number>();
+  const kept = byCount.filter((colour) => !told.has(colour & TOLD) && told.add(colour & TOLD)).slice(0, COLOURS);
+  const index = new Map(byCount.map((colour) => [colour, nearest(kept, colour)]));
   const rows = Buffer.alloc((width + 1) * height);
   for (let y = 0; y < height; y++) {
     for (let x = 0; x < width; x++) rows[y * (width + 1) + x + 1] = index.get(colours[y * width + x] ?? 0) ?? 0;

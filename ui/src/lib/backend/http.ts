@@ -1,6 +1,8 @@
 import { Asking } from "./asking.svelte";
 import { bytesOf, type Drop, type Shell } from "./backend";
+import { t } from "../look.svelte";
 import type { Call } from "../types/Call";
+import type { ErrorReport } from "../types/ErrorReport";
 import type { Rendered } from "../types/Rendered";
 
 /** Where the key of this page is kept: for this tab and this server alone. */
@@ -43,7 +45,12 @@ function shell(key: string): Shell {
 function send(to: string, body: unknown, key?: string): Promise<Response> {
   const headers: Record<string, string> = { "content-type": "application/json" };
   if (key !== undefined) headers["authorization"] = `Bearer ${key}`;
-  return fetch(to, { method: "POST", headers, body: JSON.stringify(body) });
+  return fetch(to, { method: "POST", headers, body: JSON.stringify(body) }).catch(gone);
+}
+
+/** What a browser says when nobody answers helps nobody. */
+function gone(): never {
+  throw { code: "gone", message: t().door.gone, hint: t().door.goneHint } satisfies ErrorReport;
 }
 
 type Line = { news: unknown } | { answer: unknown } | { error: unknown };
@@ -72,7 +79,7 @@ async function* lines(response: Response): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   let rest = "";
   while (reader) {
-    const { done, value } = await reader.read();
+    const { done, value } = await reader.read().catch(gone);
     const parts = (rest + decoder.decode(value, { stream: !done })).split("\n");
     rest = parts.pop() ?? "";
     yield* parts;

@@ -99,6 +99,8 @@ export const en = {
     title: "This page is not signed in",
     message: "The address that was opened here is used up or holds no token.",
     hint: "Open the address that kakeya-gate serve printed last: it prints a new one each time one is used.",
+    gone: "The program no longer answers.",
+    goneHint: "Start kakeya-gate serve again and open the address that it prints.",
   },
   preflight: {
     noPack: "No model pack in this workspace",

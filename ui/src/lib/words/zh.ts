@@ -99,6 +99,8 @@ export const zh: Words = {
     title: "此页面未登录",
     message: "打开的地址已被使用，或不含令牌。",
     hint: "请打开 kakeya-gate serve 最近打印的地址：每用一次，它会打印一个新的。",
+    gone: "程序不再应答。",
+    goneHint: "请重新启动 kakeya-gate serve，并打开它打印的地址。",
   },
   preflight: {
     noPack: "此工作区中没有模型包",
