@@ -4,7 +4,9 @@ import type { Browser } from "playwright-core";
 /** Colours that a picture of few bytes can have. */
 const COLOURS = 256;
 
-/** Bits of a colour by which it is told from others: five of eight a channel. */
+/** The most frequent colours are kept as they are: grounds, lines and text. */
+const EXACT = 64;
+/** Bits by which one of the rarer colours is told from others: five of eight a channel. */
 const TOLD = 0xf8f8f8;
 
 /**
@@ -18,7 +20,13 @@ export async function fewerColours(browser: Browser, png: Buffer): Promise<Buffe
   for (const colour of colours) counts.set(colour, (counts.get(colour) ?? 0) + 1);
   const byCount = [...counts].sort(([, a], [, b]) => b - a).map(([colour]) => colour);
   const told = new Set<number>();
-  const kept = byCount.filter((colour) => !told.has(colour & TOLD) && told.add(colour & TOLD)).slice(0, COLOURS);
+  const kept = byCount
+    .filter((colour, i) => {
+      const known = told.has(colour & TOLD);
+      told.add(colour & TOLD);
+      return i < EXACT || !known;
+    })
+    .slice(0, COLOURS);
   const index = new Map(byCount.map((colour) => [colour, nearest(kept, colour)]));
   const rows = Buffer.alloc((width + 1) * height);
   for (let y = 0; y < height; y++) {

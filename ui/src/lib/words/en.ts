@@ -377,6 +377,7 @@ export const en = {
   },
   evidence: {
     reading: "Reading and auditing…",
+    notRead: "The evidence could not be read.",
     sub: (n: number) => `${count(n, "file")} in this workspace, each recomputed and audited. Drop files here to add more.`,
     subBrowser: (n: number) => `${count(n, "file")} in this workspace, each recomputed and audited.`,
     filter: "Filter: name, kind, platform, verdict",

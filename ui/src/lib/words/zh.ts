@@ -361,6 +361,7 @@ export const zh: Words = {
   },
   evidence: {
     reading: "正在读取并审计…",
+    notRead: "无法读取证据。",
     sub: (n) => `此工作区有 ${n} 个文件，均已重新计算并审计。把文件拖到这里即可添加。`,
     subBrowser: (n) => `此工作区有 ${n} 个文件，均已重新计算并审计。`,
     filter: "筛选：名称、类型、平台、结论",
