@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import type { Page } from "playwright-core";
 import { afterEach, expect, test } from "vitest";
 import { accessible, computed, demoPack, Desk, file, go, kinds, picture, READY, someEvidence, Times, workspace } from "./desk";
 import { evidence } from "./evidence";
@@ -92,11 +93,30 @@ test("hostile and foreign texts are shown as text, whatever their length and dir
   await page.waitForSelector("[data-cell]");
   await page.click("#export");
   await page.waitForSelector("iframe");
+  await page.keyboard.press("Escape");
+  await page.fill("textarea[name=notes]", long + ATTACK);
+  await page.click("#export");
+  await page.check("input[name=format][value=markdown]");
+  await page.waitForSelector("[data-preview=markdown] pre");
+  await picture(page, "hostile-notes");
   expect(await page.title()).toBe("Kakeya Gate");
   expect(await page.locator("main img[src=x], main script").count()).toBe(0);
-  const wide = await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
-  expect(wide, "nothing widens the page").toBe(false);
+  expect(await wider(page), "nothing widens the page").toBe(false);
+
+  const other = await desk.page({ locale: "zh-CN", colorScheme: "dark", viewport: { width: 900, height: 700 } });
+  for (const [place, ready] of Object.entries(READY)) {
+    await go(other, place);
+    await other.waitForSelector(ready);
+    await picture(other, `hostile-zh-dark-${place}`);
+    await accessible(other, `hostile ${place} in Chinese and dark`);
+    expect(await wider(other), `nothing widens ${place}`).toBe(false);
+  }
 });
+
+/** Whether the page, or its main part, is wider than the window. */
+function wider(page: Page): Promise<boolean> {
+  return page.evaluate(() => [document.documentElement, document.querySelector("main")].some((part) => part && part.scrollWidth > part.clientWidth));
+}
 
 test("ten thousand files: few rows are in the document, the list answers at once", async () => {
   const many = Array.from({ length: 10_000 }, (_, i) => file(`evidence/${String(i % 97)}/f${String(i)}.json`, evidence([`BETA-${String(i)}`])));
