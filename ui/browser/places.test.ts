@@ -241,7 +241,7 @@ test("the main job runs: a live grid, then evidence", async () => {
   await page.focus("[data-rung] .cell[tabindex='0']");
   await page.keyboard.press("ArrowRight");
   await page.waitForSelector(".answer");
-  const looked = () => page.evaluate(() => document.activeElement?.getAttribute("data-cell"));
+  const looked = () => page.evaluate(() => document.activeElement?.getAttribute("data-trial"));
   expect(await looked(), "arrows go from square to square").toBe("oracle/1");
   await page.keyboard.press("ArrowDown");
   expect(await looked()).toBe("sink-window/1");
