@@ -7,7 +7,7 @@ import { createInterface } from "node:readline";
 import { chromium, type Browser, type BrowserContext, type Page } from "playwright-core";
 import { expect } from "vitest";
 
-const ROOT = resolve(import.meta.dirname, "../..");
+export const ROOT = resolve(import.meta.dirname, "../..");
 /** Pictures of what was tested. */
 const PICTURES = join(ROOT, "test-output/browser");
 /** Milliseconds for anything that is no run. */
@@ -108,17 +108,68 @@ export class Desk {
     return page;
   }
 
+  /** Ends the program; the pages stay. */
+  kill(): void {
+    this.#program.kill();
+  }
+
   async close(): Promise<void> {
     await this.browser.close();
-    this.#program.kill();
+    this.kill();
     for (const folder of this.#folders) rmSync(folder, { recursive: true, force: true });
   }
 }
+
+/** What a place shows once it is ready, where there is something to show. */
+export const READY = {
+  preflight: "[data-preflight=done]",
+  run: "#start:not(:disabled)",
+  evidence: "tr[data-file]",
+  compare: "[data-comparison]",
+  gate: "[data-cell]",
+} as const;
 
 /** Goes to a place by its entry in the navigation. */
 export async function go(page: Page, place: string): Promise<void> {
   await page.click(`[data-go=${place}]`);
   await page.waitForSelector(`main[data-place=${place}]`);
+}
+
+/**
+ * Milliseconds that the page's main thread computes while `act` happens in it and until that is painted: its own time,
+ * whatever else the machine does meanwhile and however long the program takes to answer.
+ */
+export async function computed<T>(page: Page, act: (given: T) => void, given: T): Promise<number> {
+  const devtools = await page.context().newCDPSession(page);
+  await devtools.send("Performance.enable", { timeDomain: "threadTicks" });
+  const spent = async () => {
+    const { metrics } = await devtools.send("Performance.getMetrics");
+    return 1000 * (metrics.find(({ name }) => name === "TaskDuration")?.value ?? NaN);
+  };
+  const before = await spent();
+  await page.evaluate(act as (given: unknown) => void, given);
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+  const after = await spent();
+  await devtools.detach();
+  return after - before;
+}
+
+/** What things took, milliseconds: of several measurements the least, which other work on the machine disturbed least. */
+export class Times {
+  readonly #least = new Map<string, number>();
+
+  add(what: string, took: number): void {
+    this.#least.set(what, Math.min(took, this.#least.get(what) ?? Infinity));
+  }
+
+  told(): string {
+    return [...this.#least].map(([what, took]) => `${what}: ${took.toFixed(0)} ms`).join(", ");
+  }
+
+  /** What took longer than its limit. */
+  over(limit: (what: string) => number): [string, number][] {
+    return [...this.#least].filter(([what, took]) => took > limit(what));
+  }
 }
 
 /** Keeps a picture of the page. */

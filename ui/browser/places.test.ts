@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { accessible, demoPack, Desk, go, kinds, picture, someEvidence, workspace } from "./desk";
+import { accessible, computed, demoPack, Desk, go, kinds, picture, READY, someEvidence, Times, workspace } from "./desk";
 
 let desk: Desk;
 let folder: string;
@@ -11,14 +11,6 @@ beforeAll(async () => {
   desk = await Desk.open(folder);
 });
 afterAll(() => desk.close());
-
-const READY: Record<string, string> = {
-  preflight: "[data-preflight=done]",
-  run: "#start:not(:disabled)",
-  evidence: "tr[data-file]",
-  compare: "[data-comparison]",
-  gate: "[data-cell]",
-};
 
 async function everyPlace(page: Page, look: string): Promise<void> {
   for (const [place, ready] of Object.entries(READY)) {
@@ -39,10 +31,25 @@ test("every place in the dark", async () => everyPlace(await desk.page({ colorSc
 
 test("every place in Chinese, also a narrow window", async () => {
   const page = await desk.page({ locale: "zh-CN", viewport: { width: 900, height: 700 } });
-  await page.waitForSelector(READY["preflight"] ?? "");
+  await page.waitForSelector(READY.preflight);
   expect(await page.getAttribute("html", "lang")).toBe("zh-Hans");
   expect(await page.textContent("h1")).toBe("预检");
   await everyPlace(page, "zh");
+});
+
+test("going from place to place is at once", async () => {
+  const page = await desk.page();
+  const times = new Times();
+  for (const round of ["first", "again", "again", "again"]) {
+    for (const [place, ready] of Object.entries(READY)) {
+      const took = await computed(page, (place) => document.querySelector<HTMLElement>(`[data-go=${place}]`)?.click(), place);
+      await page.waitForSelector(ready);
+      times.add(`${place} ${round}`, took);
+    }
+  }
+  console.info(times.told());
+  // The first time an answer of the program may come, and be shown, meanwhile.
+  expect(times.over((what) => (what.endsWith("again") ? 100 : 1000)), "milliseconds of the page's own time").toEqual([]);
 });
 
 test("language and appearance are chosen and remembered", async () => {
@@ -55,7 +62,7 @@ test("language and appearance are chosen and remembered", async () => {
   await picture(page, "settings");
   await page.keyboard.press("Escape");
   await page.reload();
-  await page.waitForSelector(READY["preflight"] ?? "");
+  await page.waitForSelector(READY.preflight);
   expect(await page.getAttribute("html", "data-ground")).toBe("dark");
   expect(await page.textContent("h1")).toBe("预检");
 });
@@ -117,7 +124,10 @@ test("a comparison: charts say their values, texts are diffed, any number of fil
   const page = await desk.page();
   await go(page, "compare");
   await page.waitForSelector("[data-comparison]");
-  await page.selectOption("select[name=add]", { index: 1 });
+  await page.click("main .bar [aria-haspopup=dialog]");
+  await page.keyboard.type("controls");
+  await picture(page, "compare-add");
+  await page.keyboard.press("Enter");
   await page.waitForFunction(() => document.querySelectorAll("[data-compared]").length === 3);
   await page.waitForSelector("main [role=group] button");
   await page.locator("[data-figure=throughput] .chart").hover({ position: { x: 240, y: 44 } });
@@ -181,7 +191,7 @@ test("the palette goes anywhere by keyboard", async () => {
 
 test("another workspace is opened by its path, completed as it is typed", async () => {
   const page = await desk.page();
-  await page.waitForSelector(READY["preflight"] ?? "");
+  await page.waitForSelector(READY.preflight);
   await page.keyboard.press("Control+o");
   await page.fill("input[name=path]", `${folder}/evid`);
   await page.waitForFunction(() => document.querySelectorAll("dialog li button").length === 1);
@@ -193,6 +203,30 @@ test("another workspace is opened by its path, completed as it is typed", async 
   await page.waitForFunction(() => document.querySelector("nav .link")?.textContent?.includes("evidence"));
 });
 
+test("files that are dropped do not replace the page: their path is asked for", async () => {
+  const page = await desk.page();
+  await page.waitForSelector(READY.preflight);
+  const devtools = await page.context().newCDPSession(page);
+  const drag = (type: "dragEnter" | "dragOver" | "drop") =>
+    devtools.send("Input.dispatchDragEvent", { type, x: 600, y: 400, data: { items: [], files: [join(folder, "evidence/kinds/junit.json")], dragOperationsMask: 1 } });
+  await drag("dragEnter");
+  await drag("dragOver");
+  await page.waitForSelector(".drop");
+  expect(await page.textContent(".drop")).toContain("path");
+  await picture(page, "drop");
+  await page.dispatchEvent("main", "dragleave");
+  await page.waitForSelector(".drop", { state: "detached" });
+  await drag("dragEnter");
+  await drag("dragOver");
+  await drag("drop");
+  await page.waitForSelector("main[data-place=evidence]");
+  expect(await page.inputValue("dialog input[name=path]")).toBe(`${folder}/`);
+  expect(await page.locator(".drop").count()).toBe(0);
+  await page.keyboard.press("Escape");
+  await page.waitForSelector("dialog", { state: "detached" });
+  expect(page.url()).toContain("127.0.0.1");
+});
+
 test("the main job runs: a live grid, then evidence", async () => {
   const page = await desk.page();
   await go(page, "run");
@@ -201,8 +235,16 @@ test("the main job runs: a live grid, then evidence", async () => {
   await page.click("#start:not(:disabled)");
   await page.waitForSelector(".cell.hit", { timeout: 120_000 });
   await picture(page, "run-live");
+  expect(await page.evaluate(() => document.getAnimations().length), "nothing moves where that is not wished for").toBe(0);
   await accessible(page, "live run");
   await page.waitForSelector("h1[data-run=finished]", { timeout: 120_000 });
+  await page.focus("[data-rung] .cell[tabindex='0']");
+  await page.keyboard.press("ArrowRight");
+  await page.waitForSelector(".answer");
+  const looked = () => page.evaluate(() => document.activeElement?.getAttribute("data-trial"));
+  expect(await looked(), "arrows go from square to square").toBe("oracle/1");
+  await page.keyboard.press("ArrowDown");
+  expect(await looked()).toBe("sink-window/1");
   await page.click("[data-evidence-written] button");
   await page.waitForSelector("[data-findings]");
   expect(join(folder, "evidence")).toContain(folder);

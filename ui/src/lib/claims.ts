@@ -1,4 +1,5 @@
 import { t } from "./look.svelte";
+import { visible } from "./text";
 import type { Audit } from "./types/Audit";
 
 /** A claim of a file beside what its rows give. */
@@ -17,7 +18,7 @@ export function claims(audit: Audit): Claim[] {
   if (typeof gate !== "object" || gate === null) return [];
   const given = recomputed(audit);
   return Object.entries(gate).map(([name, stored]) => ({
-    name,
+    name: visible(name),
     stored: shown(stored),
     recomputed: name in given ? shown(given[name]) : null,
     contradicted: audit.findings.some(
@@ -42,5 +43,5 @@ function shown(value: unknown): string {
   if (typeof value === "number") return String(Math.round(value * 1e4) / 1e4);
   if (value === null) return t().evidence.notMeasured;
   if (typeof value === "boolean") return value ? t().common.yes : t().common.no;
-  return typeof value === "string" ? value : JSON.stringify(value);
+  return visible(typeof value === "string" ? value : JSON.stringify(value));
 }

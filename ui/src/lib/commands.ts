@@ -1,17 +1,21 @@
 import { LANGUAGES, look, t, THEMES, type Language } from "./look.svelte";
 import { PLACES, type Session } from "./session.svelte";
-import { within } from "./text";
+import { visible, within } from "./text";
 
-/** Something that can be done: from the palette, by its shortcut, from a native menu. */
-export interface Command {
-  /** Its name for menus. */
-  id: string;
+/** One line of the palette. */
+export interface Choice {
   name: string;
   /** What kind of thing it is, where that is not obvious. */
   kind?: string;
   /** The key that is pressed with ⌘ or Ctrl. */
   key?: string;
   act: () => void;
+}
+
+/** Something that can be done: from the palette, by its shortcut, from a native menu. */
+export interface Command extends Choice {
+  /** Its name for menus. */
+  id: string;
 }
 
 /** What only the window itself can open. */
@@ -49,7 +53,7 @@ export function commands(session: Session, dialogs: Dialogs): Command[] {
   }
   const others = session.recent.filter((folder) => folder !== session.workspace.value?.root);
   list.push(
-    ...others.map((folder) => ({ id: reopen + folder, name: words.reopen(folder), act: () => void session.open(folder) })),
+    ...others.map((folder) => ({ id: reopen + folder, name: words.reopen(visible(folder)), act: () => void session.open(folder) })),
   );
   list.push(
     ...THEMES.map((theme) => ({
@@ -68,9 +72,9 @@ export function commands(session: Session, dialogs: Dialogs): Command[] {
 }
 
 /** Every evidence file, as something to open. */
-export function files(session: Session): Command[] {
+export function files(session: Session): Choice[] {
   const root = session.workspace.value?.root ?? "";
   const rows = session.evidence.value?.rows ?? [];
   const kind = t().palette.file;
-  return rows.map(({ path }) => ({ id: path, name: within(root, path), kind, act: () => session.openEvidence(path) }));
+  return rows.map(({ path }) => ({ name: within(root, path), kind, act: () => session.openEvidence(path) }));
 }

@@ -1,4 +1,5 @@
 import { t } from "./look.svelte";
+import { visible } from "./text";
 import type { Tone } from "./components/Chip.svelte";
 import type { GateVerdict } from "./types/GateVerdict";
 import type { RestoredLayer } from "./types/RestoredLayer";
@@ -33,7 +34,7 @@ export const mixArm = (alpha: number) => MIX + alpha;
 /** What an arm is called. */
 export function armName(arm: string): string {
   const alpha = mixOf(arm);
-  return alpha === null ? (t().arms.names[arm] ?? arm) : t().arms.mixture(alpha);
+  return alpha === null ? (t().arms.names[arm] ?? visible(arm)) : t().arms.mixture(visible(alpha));
 }
 
 /** What an arm is for, in a sentence. */
@@ -63,7 +64,7 @@ export const severityTones: Record<Severity, Tone> = { error: "fail", warn: "war
 /** Key of an arm in an evidence file, in words. */
 export function armKeyName(key: string): string {
   const mix = "k3_cross_model_alpha_";
-  return key.startsWith(mix) ? t().arms.mixture(key.slice(mix.length)) : (t().arms.keys[key] ?? key);
+  return key.startsWith(mix) ? t().arms.mixture(visible(key.slice(mix.length))) : (t().arms.keys[key] ?? visible(key));
 }
 
 /** How many layers got what at the evicted positions, in words. */

@@ -2,7 +2,7 @@ import { Answer } from "./answer.svelte";
 import { Checklist } from "./checklist.svelte";
 import { SvelteSet } from "svelte/reactivity";
 import { storedTexts } from "./stored";
-import { unique } from "./text";
+import { unique, without } from "./text";
 import type { Tone } from "./components/Chip.svelte";
 import { errorReport, type Backend } from "./backend/backend";
 import { gateTones } from "./labels";
@@ -88,7 +88,7 @@ export class Session {
   compared = $state.raw<string[]>([]);
   readonly gate = new Answer<GateReport>();
   /** Files that the gate does not look at. */
-  excluded = $state<string[]>([]);
+  excluded = $state.raw<string[]>([]);
   reviewer = $state("");
   notes = $state("");
 
@@ -166,8 +166,7 @@ export class Session {
 
   /** Files that the gate looks at: readable ones that were not taken out. */
   get gated(): string[] {
-    const paths = this.evidence.value?.rows.map((row) => row.path) ?? [];
-    return paths.filter((path) => !this.excluded.includes(path));
+    return without(this.evidence.value?.rows.map((row) => row.path) ?? [], this.excluded);
   }
 
   get gateTone(): Tone {
@@ -199,9 +198,11 @@ export class Session {
 
   async open(folder: string): Promise<void> {
     performance.mark("opening");
+    const before = this.workspace.value;
     await this.workspace.ask(() => this.backend.openWorkspace(folder));
     const workspace = this.workspace.value;
-    if (workspace === null) return;
+    // What cannot be opened does not close what is open.
+    if (workspace === null) return void (this.workspace.value = before);
     this.#remember(unique([workspace.root, ...this.recent]));
     this.#leave();
     void this.#watch(workspace.root);

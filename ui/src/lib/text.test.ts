@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { fileName, splitAround, unique, within } from "./text";
+import { fileName, splitAround, unique, visible, within } from "./text";
 
 const joined = (text: string, code: string) =>
   splitAround(text, code)
@@ -20,6 +20,13 @@ test("paths are shortened only below their folder", () => {
   expect(within("/a/b", "/a/bc/d.json")).toBe("/a/bc/d.json");
   expect(within("/a/b", "/a/b")).toBe("/a/b");
   expect([fileName("/a/证据.json"), fileName("C:\\a\\b.json"), fileName("/a/b/")]).toEqual(["证据.json", "b.json", "b"]);
+});
+
+test("what acts unseen stands there as a mark; text of any script stays as it is", () => {
+  expect(visible("a\u202eb\u2069\u001b[31m\u0085")).toBe("a‹U+202E›b‹U+2069›‹U+001B›[31m‹U+0085›");
+  const plain = "tab\tline\r\nالرمز \u200f 👩‍👩‍👧 密码";
+  expect(visible(plain)).toBe(plain);
+  expect([fileName("/a/b\u202e.json"), within("/a", "/a/\u202eb")]).toEqual(["b‹U+202E›.json", "‹U+202E›b"]);
 });
 
 test("every path once", () => {

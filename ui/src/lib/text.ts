@@ -15,18 +15,32 @@ export function splitAround(text: string, code: string): Part[] {
   return parts;
 }
 
-/** The last part of a path, whichever separator it uses. */
-export function fileName(path: string): string {
-  return path.split(/[\\/]/).findLast((part) => part !== "") ?? path;
+/** What turns or hides the text around it: embeddings, overrides and isolates of direction, and control characters. */
+const HIDDEN = /(?![\t\n\r])\p{Cc}|[\u202a-\u202e\u2066-\u2069]/gu;
+
+/** Text of a file or a model as it can be shown: what acts unseen stands there as a mark, `‹U+202E›`. */
+export function visible(text: string): string {
+  return text.replace(HIDDEN, (character) => `‹U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}›`);
 }
 
-/** A path as seen from a folder; as it is when it lies elsewhere. */
+/** The last part of a path, whichever separator it uses, as it can be shown. */
+export function fileName(path: string): string {
+  return visible(path.split(/[\\/]/).findLast((part) => part !== "") ?? path);
+}
+
+/** A path as seen from a folder, whole when it lies elsewhere, as it can be shown. */
 export function within(root: string, path: string): string {
   const rest = path.startsWith(root) ? path.slice(root.length) : "";
-  return /^[\\/]./.test(rest) ? rest.slice(1) : path;
+  return visible(/^[\\/]./.test(rest) ? rest.slice(1) : path);
 }
 
 /** Every path once, in the order in which they came. */
 export function unique(paths: string[]): string[] {
-  return paths.filter((path, i) => paths.indexOf(path) === i);
+  return [...new Set(paths)];
+}
+
+/** The paths that are not among `others`. */
+export function without(paths: string[], others: string[]): string[] {
+  const out = new Set(others);
+  return paths.filter((path) => !out.has(path));
 }

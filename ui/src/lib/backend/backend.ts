@@ -33,8 +33,8 @@ import type { Workspace } from "../types/Workspace";
 import type { Asking } from "./asking.svelte";
 import type { Menu } from "../menu";
 
-/** Files dragged over or dropped into the window. */
-export type Drop = { kind: "over" } | { kind: "left" } | { kind: "dropped"; paths: string[] };
+/** Files dragged over or dropped into the window; a browser does not say where they lie. */
+export type Drop = { kind: "over" } | { kind: "left" } | { kind: "dropped"; paths: string[] | null };
 
 /** What pages can be shown in: the way to the program, and what only a window or a browser can do. */
 export interface Shell {
@@ -47,8 +47,8 @@ export interface Shell {
   /** Gives a file to the user; resolves with where it went, null when they change their mind. */
   save(file: Rendered): Promise<string | null>;
   copyText(text: string): Promise<void>;
-  /** Listens to files dragged into the window; returns a function that stops listening. Null where paths never arrive. */
-  onDrop: ((listener: (drop: Drop) => void) => Promise<() => void>) | null;
+  /** Listens to files dragged into the window; returns a function that stops listening. */
+  onDrop: (listener: (drop: Drop) => void) => Promise<() => void>;
   /** What is asked in the page itself, where no native dialog can be opened. */
   asking: Asking | null;
   /** Tells of something that ended while the user looks elsewhere. */

@@ -1,6 +1,8 @@
 import { Asking } from "./asking.svelte";
-import { bytesOf, type Shell } from "./backend";
+import { bytesOf, type Drop, type Shell } from "./backend";
+import { t } from "../look.svelte";
 import type { Call } from "../types/Call";
+import type { ErrorReport } from "../types/ErrorReport";
 import type { Rendered } from "../types/Rendered";
 
 /** Where the key of this page is kept: for this tab and this server alone. */
@@ -35,7 +37,7 @@ function shell(key: string): Shell {
     },
     save: download,
     copyText: (text) => navigator.clipboard.writeText(text),
-    onDrop: null,
+    onDrop: drops,
     asking,
     notify: markTitle,
     menu: null,
@@ -54,7 +56,12 @@ function markTitle(title: string): void {
 function send(to: string, body: unknown, key?: string): Promise<Response> {
   const headers: Record<string, string> = { "content-type": "application/json" };
   if (key !== undefined) headers["authorization"] = `Bearer ${key}`;
-  return fetch(to, { method: "POST", headers, body: JSON.stringify(body) });
+  return fetch(to, { method: "POST", headers, body: JSON.stringify(body) }).catch(gone);
+}
+
+/** What a browser says when nobody answers helps nobody. */
+function gone(): never {
+  throw { code: "gone", message: t().door.gone, hint: t().door.goneHint } satisfies ErrorReport;
 }
 
 type Line = { news: unknown } | { answer: unknown } | { error: unknown };
@@ -83,12 +90,31 @@ async function* lines(response: Response): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   let rest = "";
   while (reader) {
-    const { done, value } = await reader.read();
+    const { done, value } = await reader.read().catch(gone);
     const parts = (rest + decoder.decode(value, { stream: !done })).split("\n");
     rest = parts.pop() ?? "";
     yield* parts;
     if (done) return;
   }
+}
+
+/** Files that are dropped would be opened in place of the page. Where they lie, a browser does not say. */
+async function drops(listener: (drop: Drop) => void): Promise<() => void> {
+  const stop = new AbortController();
+  const on = (type: "dragover" | "drop", drop: Drop) => {
+    const act = (event: DragEvent) => {
+      if (!event.dataTransfer?.types.includes("Files")) return;
+      event.preventDefault();
+      listener(drop);
+    };
+    addEventListener(type, act, { signal: stop.signal });
+  };
+  on("dragover", { kind: "over" });
+  on("drop", { kind: "dropped", paths: null });
+  // Within the page it goes from element to element.
+  const leave = (event: DragEvent) => event.relatedTarget === null && listener({ kind: "left" });
+  addEventListener("dragleave", leave, { signal: stop.signal });
+  return () => stop.abort();
 }
 
 /** The browser asks where to, or knows. */

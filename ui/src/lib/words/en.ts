@@ -28,6 +28,7 @@ export const en = {
     files: (n: number) => count(n, "file"),
     shown: (n: number, all: number) => `${n} of ${all} shown`,
     baseline: "baseline",
+    findFile: "Type a part of the file's name",
   },
   app: {
     noWorkspace: "no workspace",
@@ -46,6 +47,7 @@ export const en = {
     recent: "Opened before",
     forget: (name: string) => `Forget ${name}`,
     drop: "Drop evidence files to add them",
+    dropAsks: "A browser does not say where files lie: drop them, then give their path",
     unexpectedHint: "Try again; if it happens again, report it with this message.",
     settings: "Settings",
     commands: "Commands",
@@ -122,6 +124,8 @@ export const en = {
     title: "This page is not signed in",
     message: "The address that was opened here is used up or holds no token.",
     hint: "Open the address that kakeya-gate serve printed last: it prints a new one each time one is used.",
+    gone: "The program no longer answers.",
+    goneHint: "Start kakeya-gate serve again and open the address that it prints.",
   },
   preflight: {
     noPack: "No model pack in this workspace",
@@ -423,6 +427,7 @@ export const en = {
   },
   evidence: {
     reading: "Reading and auditing…",
+    notRead: "The evidence could not be read.",
     sub: (n: number) => `${count(n, "file")} in this workspace, each recomputed and audited. Drop files here to add more.`,
     subBrowser: (n: number) => `${count(n, "file")} in this workspace, each recomputed and audited.`,
     filter: "Filter: name, kind, platform, verdict",
@@ -484,6 +489,7 @@ export const en = {
     notStated: "not stated",
     recallOf: (label: string) => `recall, ${label}`,
     recall: "Recall",
+    recallColumn: "recall",
     recounted: "recounted from the stored texts, exact 95 % interval",
     arm: "arm",
     hits: "hits",

@@ -28,6 +28,7 @@ export const zh: Words = {
     files: (n) => `${n} 个文件`,
     shown: (n, all) => `显示 ${n} / ${all}`,
     baseline: "基线",
+    findFile: "输入文件名的一部分",
   },
   app: {
     noWorkspace: "未打开工作区",
@@ -46,6 +47,7 @@ export const zh: Words = {
     drop: "松开即可添加证据文件",
     demo: "打开演示工作区",
     demoIs: "演示工作区包含一个训练好的微型模型及其证据：每个页面都有内容可看。",
+    dropAsks: "浏览器不会告知文件的位置：松开后请输入其路径",
     unexpectedHint: "请重试；如果再次出现，请附上这条消息反馈。",
     settings: "设置",
     commands: "命令",
@@ -122,6 +124,8 @@ export const zh: Words = {
     title: "此页面未登录",
     message: "打开的地址已被使用，或不含令牌。",
     hint: "请打开 kakeya-gate serve 最近打印的地址：每用一次，它会打印一个新的。",
+    gone: "程序不再应答。",
+    goneHint: "请重新启动 kakeya-gate serve，并打开它打印的地址。",
   },
   preflight: {
     noPack: "此工作区中没有模型包",
@@ -407,6 +411,7 @@ export const zh: Words = {
   },
   evidence: {
     reading: "正在读取并审计…",
+    notRead: "无法读取证据。",
     sub: (n) => `此工作区有 ${n} 个文件，均已重新计算并审计。把文件拖到这里即可添加。`,
     subBrowser: (n) => `此工作区有 ${n} 个文件，均已重新计算并审计。`,
     filter: "筛选：名称、类型、平台、结论",
@@ -467,6 +472,7 @@ export const zh: Words = {
     notStated: "未注明",
     recallOf: (label) => `召回率，${label}`,
     recall: "召回率",
+    recallColumn: "召回率",
     recounted: "由存储的文本重新计数，95 % 精确区间",
     arm: "实验臂",
     hits: "命中",
