@@ -82,7 +82,7 @@ test(
   async () => {
     desk = await Desk.open(workspace(demoPack));
     const page = await desk.page();
-    await begin(page, 12);
+    await begin(page, 100);
     await page.click("[data-another] summary");
     await settings(page, 2);
     await page.click("#start:enabled");
