@@ -7,6 +7,8 @@ use tauri::{AppHandle, Emitter, Wry};
 
 /// The event that tells the page which item was chosen.
 const CHOSEN: &str = "menu";
+/// The item that ends the program where the system has none.
+const QUIT: &str = "quit";
 
 /// One menu of the bar, or one inside another.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -70,6 +72,9 @@ pub(crate) fn show(app: &AppHandle, menus: &[Described]) -> tauri::Result<()> {
 
 /// Passes on what is chosen.
 pub(crate) fn pass_on(app: &AppHandle, event: &tauri::menu::MenuEvent) {
+    if event.id() == QUIT {
+        return app.exit(0);
+    }
     // A page that is gone chooses nothing.
     let _ = app.emit(CHOSEN, event.id().as_ref());
 }
@@ -87,6 +92,9 @@ fn made(app: &AppHandle, item: &Item) -> Made {
         Item::Action { id, text, key } => {
             let key = key.as_deref().map(accelerator);
             Box::new(MenuItem::with_id(app, id.as_str(), text, true, key)?)
+        }
+        Item::Native { role: Role::Quit, text } if !cfg!(target_os = "macos") => {
+            Box::new(MenuItem::with_id(app, QUIT, text, true, Some(accelerator("q")))?)
         }
         Item::Native { role, text } => Box::new(native(app, *role, text)?),
         Item::Separator => Box::new(PredefinedMenuItem::separator(app)?),

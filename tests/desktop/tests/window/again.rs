@@ -1,8 +1,7 @@
 //! The window from one start to the next, and one window for all starts.
 
-use crate::window::{NO_BUS, Theme, Window, program};
+use crate::window::{Theme, Window, program};
 use crate::workspace;
-use serde_json::json;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -52,17 +51,14 @@ async fn a_second_start_opens_its_workspace_in_the_window_that_is_there() {
     window.close().await;
 }
 
+/// A WebDriver ends an app without its window being closed, so what an earlier window would have left is written here.
 #[tokio::test]
 async fn a_window_has_the_size_that_it_was_left_with() {
-    let workspace = workspace::with_demo_pack();
-    let unused = Path::new("unused");
-    let size = "[innerWidth, innerHeight]";
-    let window = Window::open(workspace.path(), unused, Theme::Light).await;
-    let before = window.eval(size).await;
-    let left = window.resize(1010, 700).await;
-    assert_ne!(before, left);
-    let home = window.quit().await;
-    let window = Window::open_on(NO_BUS, home, workspace.path(), unused, Theme::Light).await;
-    window.wait_for(&format!("JSON.stringify({size}) === {:?}", json!(left).to_string())).await;
+    let (workspace, home) = (workspace::with_demo_pack(), tempfile::tempdir().unwrap());
+    let left = r#"{"main":{"width":1010,"height":700,"x":20,"y":30,"prev_x":20,"prev_y":30,"maximized":false,"visible":true,"decorated":true,"fullscreen":false}}"#;
+    let state = home.path().join("config/dev.kakeya.gate/.window-state.json");
+    files::write_atomic(&state, left.as_bytes()).unwrap();
+    let window = Window::open_at(home, workspace.path(), Path::new("unused"), Theme::Light).await;
+    window.wait_for("outerWidth === 1010 && outerHeight === 700").await;
     window.close().await;
 }

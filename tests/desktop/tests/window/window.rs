@@ -47,7 +47,7 @@ pub struct Window {
 }
 
 /// Address of a session bus that is not there.
-pub const NO_BUS: &str = "unix:path=/nonexistent";
+const NO_BUS: &str = "unix:path=/nonexistent";
 
 /// `target/<profile>/deps/window-… → target/<profile>/name`
 pub fn program(name: &str, package: &str) -> PathBuf {
@@ -171,12 +171,6 @@ impl Window {
         &self.display
     }
 
-    /// Gives the window another size, pixels; the size of the page after that.
-    pub async fn resize(&self, width: u32, height: u32) -> Value {
-        self.client.set_window_size(width, height).await.unwrap();
-        self.eval("[innerWidth, innerHeight]").await
-    }
-
     /// Waits until a JavaScript expression holds.
     pub async fn wait_for(&self, expression: &str) {
         let began = Instant::now();
@@ -253,12 +247,6 @@ impl Window {
                 .any(|process| process.pid() == driver)
         };
         system.processes().values().filter(|process| process.thread_kind().is_none()).filter(is_ours)
-    }
-
-    /// Closes the window as its user would; gives the home that it leaves.
-    pub async fn quit(self) -> TempDir {
-        self.client.close_window().await.unwrap();
-        self.home
     }
 
     /// Closes the window.

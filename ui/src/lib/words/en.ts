@@ -307,7 +307,7 @@ export const en = {
     text: "These runs stopped before their end. What was finished is kept.",
     rungs: (ladder: string) => `rungs ${ladder}`,
     done: (done: number, all: number) => `${done} of ${all} trials done`,
-    states: { open: "its process ended", stopped: "cancelled", failed: "ended by an error", done: "done" },
+    states: { open: "its process ended", stopped: "stopped by you", failed: "ended by an error", done: "done" },
     goOn: "Continue",
     discard: "Discard",
   },
