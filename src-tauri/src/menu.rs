@@ -129,7 +129,6 @@ fn native(app: &AppHandle, role: Role, text: &str) -> tauri::Result<PredefinedMe
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 

@@ -37,7 +37,6 @@ fn lay_out<Files: RustEmbed>(folder: &Path) -> Result<(), ErrorReport> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 

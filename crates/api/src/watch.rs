@@ -80,7 +80,6 @@ fn is_hidden(root: &Path, path: &Path) -> bool {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
     use std::sync::Mutex;

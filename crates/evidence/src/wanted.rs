@@ -45,7 +45,7 @@ fn is_open(cell: &GateCell, platform: Platform) -> bool {
 fn measured(audits: &[Audit], cell: &GateCell) -> Option<(u32, u64)> {
     let file = cell.file.as_ref()?;
     let niah = audits.iter().find(|audit| audit.path == *file)?.niah.as_ref()?;
-    Some((niah.rung?, niah.n as u64))
+    Some((niah.rung?, niah.n))
 }
 
 /// Rungs at which both arms ran.

@@ -184,11 +184,6 @@ impl Window {
         }
     }
 
-    /// What a script hands to its last argument.
-    pub async fn eval_later(&self, script: &str, arguments: Vec<Value>) -> Value {
-        self.client.execute_async(script, arguments).await.unwrap()
-    }
-
     /// Saves what the window shows as `test-output/desktop/<name>.png`, after the last change has been painted.
     pub async fn screenshot(&self, name: &str) {
         // WebKitGTK's snapshot waits for the next paint, and a page at rest never paints: keep it painting meanwhile.
@@ -218,20 +213,6 @@ impl Window {
         self.home
     }
 
-    /// The app's process.
-    pub fn app(&self) -> u32 {
-        let system = processes();
-        let app = self.ours(&system).find(|process| is_app(process));
-        app.expect("the app is not running").pid().as_u32()
-    }
-
-    /// Every process of the app, the web view's included.
-    pub fn processes(&self) -> Vec<u32> {
-        let system = processes();
-        let driver = self.driver.0.id();
-        self.ours(&system).map(|process| process.pid().as_u32()).filter(|pid| *pid != driver).collect()
-    }
-
     fn kill(&self, is_meant: impl Fn(&Process) -> bool) {
         let system = processes();
         let found = self.ours(&system).find(|process| is_meant(process));
@@ -252,6 +233,28 @@ impl Window {
     /// Closes the window.
     pub async fn close(self) {
         self.client.clone().close().await.unwrap();
+    }
+}
+
+#[allow(dead_code, reason = "what `examples/app_speed.rs` measures with")]
+impl Window {
+    /// What a script hands to its last argument.
+    pub async fn eval_later(&self, script: &str, arguments: Vec<Value>) -> Value {
+        self.client.execute_async(script, arguments).await.unwrap()
+    }
+
+    /// The app's process.
+    pub fn app(&self) -> u32 {
+        let system = processes();
+        let app = self.ours(&system).find(|process| is_app(process));
+        app.expect("the app is not running").pid().as_u32()
+    }
+
+    /// Every process of the app, the web view's included.
+    pub fn processes(&self) -> Vec<u32> {
+        let system = processes();
+        let driver = self.driver.0.id();
+        self.ours(&system).map(|process| process.pid().as_u32()).filter(|pid| *pid != driver).collect()
     }
 }
 
