@@ -11,6 +11,7 @@ mod gate;
 mod grid;
 mod identity;
 mod json;
+mod labels;
 mod layout;
 mod locate;
 mod model;
@@ -20,6 +21,7 @@ mod prompts;
 mod read;
 mod recompute;
 pub mod stats;
+mod text;
 
 pub use audit::{Audit, Beside, CrossFile, Kept, Scan, Verdict, audit, scan};
 pub use compare::{
@@ -41,3 +43,4 @@ pub use policy::{Policy, PolicyError, Thresholds};
 pub use prompts::{MarkedPrompt, NeedlePrompt, TOKEN_DEPTH};
 pub use read::{CAP, File, Place, ReadError, find, read};
 pub use recompute::{Analytic, DecodeOnly, Paired, Recomputed, Spreads};
+pub use text::{Language, Text, UnknownLanguage, spoken};
