@@ -101,6 +101,11 @@ impl Text {
         Self { en: words(en), zh: words(zh) }
     }
 
+    /// A sentence without values, for tables that are written down as constants.
+    pub const fn fixed(en: &'static str, zh: &'static str) -> Self {
+        Self { en: Cow::Borrowed(en), zh: Cow::Borrowed(zh) }
+    }
+
     /// What reads the same in every language: a figure, a name, words of a file.
     pub fn same(words: impl Display) -> Self {
         let words: Cow<'static, str> = words.to_string().into();
