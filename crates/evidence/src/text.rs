@@ -165,6 +165,17 @@ macro_rules! text {
     };
 }
 
+/// The words in one language, as a `String`: what [`text!`](crate::text) is for a page that is made for one reader.
+#[macro_export]
+macro_rules! said {
+    ($language:expr, $en:literal, $zh:literal $(, $($values:tt)*)?) => {
+        match $language {
+            $crate::Language::En => ::std::format!($en $(, $($values)*)?),
+            $crate::Language::Zh => ::std::format!($zh $(, $($values)*)?),
+        }
+    };
+}
+
 impl Serialize for Text {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.said(SPOKEN.get()))

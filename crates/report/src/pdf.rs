@@ -2,13 +2,14 @@
 
 use crate::document::{Block, Cell, Chip, GateDocument, Section, Table, Tone};
 use crate::text::{tame, width};
-use crate::{DEMO, ReportError};
+use crate::{ReportError, demo, more};
+use evidence::{Language, said};
 use serde_json::{Value, json};
 use std::sync::LazyLock;
 use typst::diag::{FileError, FileResult, SourceDiagnostic};
 use typst::foundations::{Bytes, Datetime, Duration, Smart};
 use typst::syntax::{FileId, RootedPath, Source, VirtualPath, VirtualRoot};
-use typst::text::{Font, FontBook};
+use typst::text::{Font, FontBook, FontVariant};
 use typst::utils::LazyHash;
 use typst::{Library, LibraryExt, World};
 use typst_kit::fonts::FontStore;
@@ -36,13 +37,21 @@ static LIBRARY: LazyLock<LazyHash<Library>> = LazyLock::new(|| LazyHash::new(Lib
 /// Renders the report as PDF.
 ///
 /// # Errors
-/// [`ReportError::Pdf`] when it cannot be set.
+/// [`ReportError::Pdf`] when it cannot be set, [`ReportError::NoChineseFont`] when it is Chinese and no font has the letters:
+/// pages of empty boxes are no report.
 pub fn pdf(document: &GateDocument) -> Result<Vec<u8>, ReportError> {
+    if document.sign_off.language == Language::Zh && !holds_chinese(FONTS.book()) {
+        return Err(ReportError::NoChineseFont);
+    }
     let pages = Pages::new(document);
     let set = typst::compile::<PagedDocument>(&pages).output.map_err(|problems| told(&problems))?;
     let options =
         PdfOptions { creator: Smart::Custom(Some("Kakeya Gate".to_owned())), ..PdfOptions::default() };
     typst_pdf::pdf(&set, &options).map_err(|problems| told(&problems))
+}
+
+fn holds_chinese(fonts: &FontBook) -> bool {
+    fonts.select_fallback(None, FontVariant::default(), "门").is_some()
 }
 
 fn told(problems: &[SourceDiagnostic]) -> ReportError {
@@ -107,34 +116,55 @@ impl World for Pages {
 
 fn data(document: &GateDocument, charts: &mut Files) -> Value {
     let sign_off = &document.sign_off;
-    let verdict = Chip::from(document.verdict);
+    let language = sign_off.language;
+    let verdict = Chip::of_gate(document.verdict, language);
+    let (made, version) = (tame(&sign_off.generated_at), tame(&sign_off.program_version));
+    let made =
+        said!(language, "Made {made} by Kakeya Gate {version}", "由 Kakeya Gate {version} 于 {made} 生成");
+    let reviewer = match sign_off.reviewer.trim() {
+        "" => said!(language, "nobody signed yet", "尚无人签署"),
+        name => tame(name),
+    };
     let notes: Vec<String> = sign_off.notes.lines().map(tame).collect();
-    let sections: Vec<Value> = document.sections.iter().map(|part| section(part, charts)).collect();
+    let sections: Vec<Value> = document.sections.iter().map(|part| section(part, charts, language)).collect();
     json!({
         "brand": "Kakeya Gate",
-        "title": format!("Gate report: {}", verdict.word),
-        "made": format!("Made {} by Kakeya Gate {}", tame(&sign_off.generated_at), tame(&sign_off.program_version)),
+        "language": match language {
+            Language::En => "en",
+            Language::Zh => "zh",
+        },
+        "title": said!(language, "Gate report: {}", "门禁报告：{}", verdict.word),
+        "made": made,
         "verdict": chip(&verdict),
         "headline": tame(&document.headline),
-        "reviewer": if sign_off.reviewer.trim().is_empty() { "nobody signed yet".to_owned() } else { tame(&sign_off.reviewer) },
-        "notes": if notes.is_empty() { vec!["none".to_owned()] } else { notes },
-        "demo": if document.demo_files.is_empty() { "" } else { DEMO },
+        "reviewer": reviewer,
+        "notes": if notes.is_empty() { vec![said!(language, "none", "无")] } else { notes },
+        "demo": if document.demo_files.is_empty() { String::new() } else { demo(language) },
+        "words": {
+            "gate": said!(language, "Gate: ", "门禁："),
+            "reviewed": said!(language, "reviewer: ", "审阅人："),
+            "demo": said!(language, "DEMO PACK.", "演示包。"),
+            "sign-off": said!(language, "Sign-off", "签署"),
+            "reviewer": said!(language, "Reviewer", "审阅人"),
+            "notes": said!(language, "Notes", "备注"),
+        },
         "sections": sections,
     })
 }
 
-fn section(section: &Section, charts: &mut Files) -> Value {
-    let blocks: Vec<Value> = section.blocks.iter().take(BLOCKS).map(|part| block(part, charts)).collect();
+fn section(section: &Section, charts: &mut Files, language: Language) -> Value {
+    let blocks: Vec<Value> =
+        section.blocks.iter().take(BLOCKS).map(|part| block(part, charts, language)).collect();
     json!({ "title": section.title, "blocks": blocks })
 }
 
-fn block(block: &Block, charts: &mut Files) -> Value {
+fn block(block: &Block, charts: &mut Files, language: Language) -> Value {
     match block {
         Block::Heading(before, words) => {
             json!({ "kind": "heading", "chip": chip(before), "text": tame(words) })
         }
         Block::Text(words) => json!({ "kind": "text", "text": tame(words) }),
-        Block::Table(rows) => table(rows),
+        Block::Table(rows) => table(rows, language),
         Block::Chart(chart) => {
             let file = format!("chart-{}.svg", charts.len());
             charts.push((id(&file), Bytes::from_string(chart.light.clone())));
@@ -143,7 +173,7 @@ fn block(block: &Block, charts: &mut Files) -> Value {
     }
 }
 
-fn table(table: &Table) -> Value {
+fn table(table: &Table, language: Language) -> Value {
     let rows: Vec<Vec<Value>> =
         table.rows.iter().take(ROWS).map(|row| row.iter().map(cell).collect()).collect();
     let left = table.rows.len().saturating_sub(ROWS);
@@ -154,7 +184,7 @@ fn table(table: &Table) -> Value {
         "widths": widths(table),
         "rows": rows,
         "left": left,
-        "note": format!("… and {left} more in the HTML report."),
+        "note": more(left, language),
     })
 }
 
@@ -200,4 +230,17 @@ fn chip(chip: &Chip) -> Value {
         Tone::Neutral => "neutral",
     };
     json!({ "tone": tone, "word": tame(&chip.word) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without a font of the system a Chinese report would be boxes: that must be told.
+    #[test]
+    fn the_programs_own_fonts_hold_no_chinese() {
+        let mut own = FontStore::new();
+        own.extend(typst_kit::fonts::embedded());
+        assert!(!holds_chinese(own.book()));
+    }
 }
