@@ -296,3 +296,19 @@ fn clock(facts: &WorkerFacts<'_>) -> Finding {
         false => Finding::pass(measured),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evidence::Language;
+
+    #[test]
+    fn every_row_has_its_title_and_reason_in_chinese() {
+        let error = ErrorReport { code: "gone".into(), message: "gone".into(), hint: String::new() };
+        for row in unreachable(&error, 0.0) {
+            for text in [row.title, row.why] {
+                assert_ne!(text.en(), text.said(Language::Zh));
+            }
+        }
+    }
+}
