@@ -5,7 +5,7 @@
 //! ground, and tells what its marks stand for, so that a window can show values under the pointer.
 
 use crate::ReportError;
-use crate::text::{fit, tame, width, xml};
+use crate::text::{fit, platform, tame, width, xml};
 use evidence::{Language, Platform, said};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -318,7 +318,7 @@ pub fn recall(points: &[RecallPoint], language: Language) -> Result<Chart, Repor
     let (left, right, bottom) = (44, 14, 46);
     let slot = ((WIDTH - left - right) / rungs.len() as i32).max((busiest * 7 + 12).max(56));
     let full = left + right + slot * rungs.len() as i32;
-    let keys = legend(points, full - left - right);
+    let keys = legend(points, full - left - right, language);
     let top = 18 + 20 * keys.last().map_or(0, |key| key.line + 1);
     let (plot, height) = (210, top + 210 + bottom);
     let y = |fraction: f64| top + plot - (fraction.clamp(0.0, 1.0) * f64::from(plot)).round() as i32;
@@ -365,11 +365,11 @@ struct Key {
 }
 
 /// One entry per platform and arm, set in lines that are no wider than `room`.
-fn legend(points: &[RecallPoint], room: i32) -> Vec<Key> {
+fn legend(points: &[RecallPoint], room: i32, language: Language) -> Vec<Key> {
     let mut keys: Vec<Key> = Vec::new();
     let (mut x, mut line) = (6, 0);
     for point in points {
-        let text = fit(&format!("{} {}", point.platform.label(), point.arm), FONT_PX, 320.0);
+        let text = fit(&format!("{} {}", platform(point.platform, language), point.arm), FONT_PX, 320.0);
         if keys.iter().any(|key| key.text == text && key.mark == point.mark) {
             continue;
         }
@@ -398,7 +398,7 @@ fn in_words(point: &RecallPoint, language: Language) -> String {
         "{}，梯级 {}，{} {}：{} / {}，区间 {:.1} 到 {:.1} %",
         point.label,
         point.rung,
-        point.platform.label(),
+        platform(point.platform, language),
         point.arm,
         point.hits,
         point.n,

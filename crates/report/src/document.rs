@@ -2,6 +2,7 @@
 
 use crate::ReportError;
 use crate::charts::{self, Bar, Chart, DeltaRow, HeatRow, Mark, Panel, RecallPoint, ladder, signed};
+use crate::text::platform;
 use evidence::stats::Interval;
 use evidence::{
     Audit, Comparison, DEPTH_BINS, GateReport, GateVerdict, Grid, GridCell, GridRow, Language, MemoryFigure,
@@ -131,6 +132,11 @@ fn chip(tone: Tone, word: impl Into<String>) -> Chip {
     Chip { tone, word: word.into() }
 }
 
+/// Heads of columns, each in both languages.
+fn heads(language: Language, columns: &[(&str, &str)]) -> Vec<String> {
+    columns.iter().map(|(en, zh)| said!(language, "{en}", "{zh}")).collect()
+}
+
 fn table(caption: impl Into<String>, columns: &[String], rows: Vec<Vec<Cell>>) -> Block {
     Block::Table(Table { caption: caption.into(), columns: columns.to_vec(), rows })
 }
@@ -171,7 +177,7 @@ impl Chip {
 struct Run<'a> {
     name: &'a str,
     rung: String,
-    platform: &'static str,
+    platform: String,
     audit: &'a Audit,
     niah: &'a Niah,
     language: Language,
@@ -180,7 +186,7 @@ struct Run<'a> {
 impl Run<'_> {
     /// File, rung, platform.
     fn cells(&self) -> Vec<Cell> {
-        vec![code(self.name), number(&self.rung), text(self.platform)]
+        vec![code(self.name), number(&self.rung), text(&self.platform)]
     }
 
     fn row(&self, rest: impl IntoIterator<Item = Cell>) -> Vec<Cell> {
@@ -229,7 +235,7 @@ impl GateDocument {
     ) -> Result<Self, ReportError> {
         let (names, language) = (names(audits), sign_off.language);
         let mut runs: Vec<Run<'_>> = audits.iter().filter_map(|audit| run(audit, &names, language)).collect();
-        runs.sort_by(|a, b| (ladder(&a.rung), a.platform).cmp(&(ladder(&b.rung), b.platform)));
+        runs.sort_by(|a, b| (ladder(&a.rung), &a.platform).cmp(&(ladder(&b.rung), &b.platform)));
         let mut sections = vec![
             gates(gate, &names, language),
             recall(&runs, language)?,
@@ -279,7 +285,7 @@ fn run<'a>(audit: &'a Audit, names: &'a BTreeMap<PathBuf, String>, language: Lan
     Some(Run {
         name: name_of(&audit.path, names),
         rung: audit.rung_label(),
-        platform: audit.identity.platform.label(),
+        platform: platform(audit.identity.platform, language),
         audit,
         niah: audit.niah.as_ref()?,
         language,
@@ -350,7 +356,7 @@ fn gates(gate: &GateReport, names: &BTreeMap<PathBuf, String>, language: Languag
                 vec![
                     text(cell.title.said(language)),
                     number(&cell.rung),
-                    text(cell.platform.label()),
+                    text(platform(cell.platform, language)),
                     Cell::Chip(Chip::of_gate(cell.verdict, language)),
                     text(cell.figures.said(language)),
                     text(cell.why.said(language)),
@@ -362,16 +368,19 @@ fn gates(gate: &GateReport, names: &BTreeMap<PathBuf, String>, language: Languag
                 ]
             })
             .collect();
-    let columns = [
-        said!(language, "gate", "门禁"),
-        said!(language, "rung", "梯级"),
-        said!(language, "platform", "平台"),
-        said!(language, "verdict", "结论"),
-        said!(language, "figures", "数字"),
-        said!(language, "why", "原因"),
-        said!(language, "samples missing", "缺少的样本"),
-        said!(language, "file", "文件"),
-    ];
+    let columns = heads(
+        language,
+        &[
+            ("gate", "门禁"),
+            ("rung", "梯级"),
+            ("platform", "平台"),
+            ("verdict", "结论"),
+            ("figures", "数字"),
+            ("why", "原因"),
+            ("samples missing", "缺少的样本"),
+            ("file", "文件"),
+        ],
+    );
     let mut blocks = vec![if rows.is_empty() {
         Block::Text(said!(
             language,
@@ -427,16 +436,19 @@ fn recall(runs: &[Run<'_>], language: Language) -> Result<Section, ReportError> 
             ]));
         }
     }
-    let columns = [
-        said!(language, "file", "文件"),
-        said!(language, "rung", "梯级"),
-        said!(language, "platform", "平台"),
-        said!(language, "arm", "实验臂"),
-        said!(language, "strict hits", "严格命中"),
-        said!(language, "recall", "召回率"),
-        said!(language, "exact 95 % interval", "95 % 精确区间"),
-        said!(language, "ignoring case", "忽略大小写"),
-    ];
+    let columns = heads(
+        language,
+        &[
+            ("file", "文件"),
+            ("rung", "梯级"),
+            ("platform", "平台"),
+            ("arm", "实验臂"),
+            ("strict hits", "严格命中"),
+            ("recall", "召回率"),
+            ("exact 95 % interval", "95 % 精确区间"),
+            ("ignoring case", "忽略大小写"),
+        ],
+    );
     Ok(Section {
         id: "recall",
         title: said!(language, "Recall", "召回率"),
@@ -500,19 +512,22 @@ fn delta(runs: &[Run<'_>], limits: &Thresholds, language: Language) -> Result<Se
             ])
         })
         .collect();
-    let columns = [
-        said!(language, "file", "文件"),
-        said!(language, "rung", "梯级"),
-        said!(language, "platform", "平台"),
-        said!(language, "pairs", "对数"),
-        said!(language, "delta", "差"),
-        said!(language, "95 %, conservative", "95 %，保守"),
-        said!(language, "95 %, Tango", "95 %，Tango"),
-        said!(language, "within the margin", "在界限内"),
-        said!(language, "gained / lost", "增加 / 丢失"),
-        said!(language, "lost recall, one-sided 95 %", "召回损失，单侧 95 %"),
-        said!(language, "oracle hits kept", "保留的 oracle 命中"),
-    ];
+    let columns = heads(
+        language,
+        &[
+            ("file", "文件"),
+            ("rung", "梯级"),
+            ("platform", "平台"),
+            ("pairs", "对数"),
+            ("delta", "差"),
+            ("95 %, conservative", "95 %，保守"),
+            ("95 %, Tango", "95 %，Tango"),
+            ("within the margin", "在界限内"),
+            ("gained / lost", "增加 / 丢失"),
+            ("lost recall, one-sided 95 %", "召回损失，单侧 95 %"),
+            ("oracle hits kept", "保留的 oracle 命中"),
+        ],
+    );
     Ok(Section {
         id: "delta",
         title: said!(language, "Recall delta against the oracle", "召回率与 oracle 之差"),
@@ -599,14 +614,17 @@ fn memory(runs: &[Run<'_>], limits: &Thresholds, language: Language) -> Result<S
         tables.push(Block::Heading(chip(tone, word), title));
         tables.push(table(
             meaning(kind).said(language),
-            &[
-                said!(language, "file", "文件"),
-                said!(language, "rung", "梯级"),
-                said!(language, "platform", "平台"),
-                said!(language, "arm", "实验臂"),
-                said!(language, "figure", "数字"),
-                said!(language, "bytes", "字节"),
-            ],
+            &heads(
+                language,
+                &[
+                    ("file", "文件"),
+                    ("rung", "梯级"),
+                    ("platform", "平台"),
+                    ("arm", "实验臂"),
+                    ("figure", "数字"),
+                    ("bytes", "字节"),
+                ],
+            ),
             rows.collect(),
         ));
         panels.push(Panel {
@@ -681,15 +699,18 @@ fn throughput(runs: &[Run<'_>], language: Language) -> Result<Section, ReportErr
         limit: None,
     };
     let panels: Vec<Panel> = panels.into_iter().map(panel).collect();
-    let columns = [
-        said!(language, "file", "文件"),
-        said!(language, "rung", "梯级"),
-        said!(language, "platform", "平台"),
-        said!(language, "machine", "机器"),
-        said!(language, "arm", "实验臂"),
-        said!(language, "what the time covers", "时间的范围"),
-        said!(language, "rate", "速率"),
-    ];
+    let columns = heads(
+        language,
+        &[
+            ("file", "文件"),
+            ("rung", "梯级"),
+            ("platform", "平台"),
+            ("machine", "机器"),
+            ("arm", "实验臂"),
+            ("what the time covers", "时间的范围"),
+            ("rate", "速率"),
+        ],
+    );
     let blocks = if rows.is_empty() {
         vec![Block::Text(said!(language, "No file records a rate.", "没有文件记录速率。"))]
     } else {
@@ -762,7 +783,7 @@ pub fn grid_table(grid: &Grid, language: Language) -> (Vec<String>, Vec<Vec<Stri
 fn grid_label(row: &GridRow, language: Language) -> String {
     let lines =
         row.rung.map_or_else(|| format!("{}–{}", row.lines[0], row.lines[1]), |rung| rung.to_string());
-    format!("{} {lines} · {}", row.platform.label(), arm_key_in_words(&row.arm, language))
+    format!("{} {lines} · {}", platform(row.platform, language), arm_key_in_words(&row.arm, language))
 }
 
 /// Recall by needle depth and context length, as a chart.
@@ -787,17 +808,20 @@ fn restoration(runs: &[Run<'_>], language: Language) -> Section {
         runs.iter().flat_map(|run| run.niah.restoration.iter().map(move |counters| (run, counters)));
     let rows: Vec<Vec<Cell>> =
         counted.map(|(run, counters)| run.row(restoration_cells(run.niah, counters, language))).collect();
-    let columns = [
-        said!(language, "file", "文件"),
-        said!(language, "rung", "梯级"),
-        said!(language, "platform", "平台"),
-        said!(language, "arm", "实验臂"),
-        said!(language, "complete", "完整"),
-        said!(language, "layers", "层"),
-        said!(language, "evicted positions", "被逐出的位置"),
-        said!(language, "passes", "次数"),
-        said!(language, "drafter + f_θ + capture", "草稿模型 + f_θ + 捕获"),
-    ];
+    let columns = heads(
+        language,
+        &[
+            ("file", "文件"),
+            ("rung", "梯级"),
+            ("platform", "平台"),
+            ("arm", "实验臂"),
+            ("complete", "完整"),
+            ("layers", "层"),
+            ("evicted positions", "被逐出的位置"),
+            ("passes", "次数"),
+            ("drafter + f_θ + capture", "草稿模型 + f_θ + 捕获"),
+        ],
+    );
     let block = if rows.is_empty() {
         Block::Text(said!(
             language,
@@ -837,16 +861,19 @@ fn fidelity(runs: &[Run<'_>], language: Language) -> Option<Block> {
             ])
         })
         .collect();
-    let columns = [
-        said!(language, "file", "文件"),
-        said!(language, "rung", "梯级"),
-        said!(language, "platform", "平台"),
-        said!(language, "arm", "实验臂"),
-        said!(language, "largest |Δlogit|, mean", "最大 |Δlogit|，平均"),
-        said!(language, "worst", "最差"),
-        said!(language, "KL, mean", "KL，平均"),
-        said!(language, "worst", "最差"),
-    ];
+    let columns = heads(
+        language,
+        &[
+            ("file", "文件"),
+            ("rung", "梯级"),
+            ("platform", "平台"),
+            ("arm", "实验臂"),
+            ("largest |Δlogit|, mean", "最大 |Δlogit|，平均"),
+            ("worst", "最差"),
+            ("KL, mean", "KL，平均"),
+            ("worst", "最差"),
+        ],
+    );
     (!rows.is_empty()).then(|| {
         table(
             said!(
@@ -921,11 +948,7 @@ fn comparability(
         });
         blocks.push(table(
             said!(language, "Axis by axis", "逐维度"),
-            &[
-                said!(language, "axis", "维度"),
-                said!(language, "scope", "范围"),
-                said!(language, "reason", "原因"),
-            ],
+            &heads(language, &[("axis", "维度"), ("scope", "范围"), ("reason", "原因")]),
             axes.collect(),
         ));
         let differing: Vec<Vec<Cell>> = comparison
@@ -943,11 +966,10 @@ fn comparability(
         if !differing.is_empty() {
             blocks.push(table(
                 said!(language, "What differs", "差异"),
-                &[
-                    said!(language, "setting", "设置"),
-                    said!(language, "first file", "第一个文件"),
-                    said!(language, "second file", "第二个文件"),
-                ],
+                &heads(
+                    language,
+                    &[("setting", "设置"), ("first file", "第一个文件"), ("second file", "第二个文件")],
+                ),
                 differing,
             ));
         }
@@ -1026,11 +1048,7 @@ fn findings(audits: &[Audit], names: &BTreeMap<PathBuf, String>, language: Langu
         });
         blocks.push(table(
             said!(language, "Where {name} was found", "发现 {name} 的位置"),
-            &[
-                said!(language, "file", "文件"),
-                said!(language, "JSON pointer", "JSON 指针"),
-                said!(language, "message", "内容"),
-            ],
+            &heads(language, &[("file", "文件"), ("JSON pointer", "JSON 指针"), ("message", "内容")]),
             rows.collect(),
         ));
     }
@@ -1046,17 +1064,20 @@ fn provenance(runs: &[Run<'_>], language: Language) -> Section {
             cells
         }
     });
-    let columns = [
-        said!(language, "file", "文件"),
-        said!(language, "model pack", "模型包"),
-        said!(language, "program", "程序"),
-        said!(language, "commit", "提交"),
-        said!(language, "backend, device", "后端，设备"),
-        said!(language, "number type", "数值类型"),
-        said!(language, "host", "主机"),
-        said!(language, "start – end", "开始 – 结束"),
-        said!(language, "dataset", "数据集"),
-    ];
+    let columns = heads(
+        language,
+        &[
+            ("file", "文件"),
+            ("model pack", "模型包"),
+            ("program", "程序"),
+            ("commit", "提交"),
+            ("backend, device", "后端，设备"),
+            ("number type", "数值类型"),
+            ("host", "主机"),
+            ("start – end", "开始 – 结束"),
+            ("dataset", "数据集"),
+        ],
+    );
     let rows: Vec<Vec<Cell>> = rows.collect();
     let blocks = if rows.is_empty() {
         Vec::new()
@@ -1220,7 +1241,7 @@ fn policy(policy: &Policy, language: Language) -> Section {
         blocks: vec![
             table(
                 said!(language, "The rules that decided", "用于判定的规则"),
-                &[said!(language, "rule", "规则"), said!(language, "wording", "内容")],
+                &heads(language, &[("rule", "规则"), ("wording", "内容")]),
                 rows,
             ),
             table(
