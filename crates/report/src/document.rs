@@ -1144,7 +1144,7 @@ fn weights(runs: &[Run<'_>], language: Language) -> Section {
         let rows = pack.weights.iter().map(|f| vec![code(&f.path), number(bytes(f.bytes)), code(&f.sha256)]);
         blocks.push(table(
             said!(language, "Files of the pack", "模型包的文件"),
-            &[said!(language, "file", "文件"), said!(language, "size", "大小"), "SHA-256"],
+            &heads(language, &[("file", "文件"), ("size", "大小"), ("SHA-256", "SHA-256")]),
             rows.collect(),
         ));
     }
@@ -1164,13 +1164,16 @@ fn files(audits: &[Audit], names: &BTreeMap<PathBuf, String>, language: Language
             ]
         })
         .collect();
-    let columns = [
-        said!(language, "file", "文件"),
-        said!(language, "kind", "类型"),
-        said!(language, "verdict of the audit", "审计结论"),
-        said!(language, "size", "大小"),
-        "SHA-256",
-    ];
+    let columns = heads(
+        language,
+        &[
+            ("file", "文件"),
+            ("kind", "类型"),
+            ("verdict of the audit", "审计结论"),
+            ("size", "大小"),
+            ("SHA-256", "SHA-256"),
+        ],
+    );
     let blocks = if rows.is_empty() {
         Vec::new()
     } else {
@@ -1246,7 +1249,7 @@ fn policy(policy: &Policy, language: Language) -> Section {
             ),
             table(
                 said!(language, "Where the thresholds come from", "阈值的来源"),
-                &[said!(language, "policy", "判定标准"), "SHA-256"],
+                &heads(language, &[("policy", "判定标准"), ("SHA-256", "SHA-256")]),
                 source,
             ),
         ],
