@@ -135,7 +135,7 @@ fn meaning(code: &str) -> (Severity, Text, Text) {
             Error,
             text!(
                 "A text that ends in one repeated phrase shows a broken decode loop, even where the code appears in it.",
-                "以同一短语反复结尾的文本说明解码循环有误，即使其中出现了代码也一样。"
+                "以同一短语反复结尾的文本说明解码循环有误，即使其中出现了代号也一样。"
             ),
             text!(
                 "Fix the decode loop and run again; do not count the sample.",
@@ -158,7 +158,7 @@ fn meaning(code: &str) -> (Severity, Text, Text) {
             ),
             text!(
                 "Use a prompt or a model with which the oracle recalls the code.",
-                "换用 oracle 能召回代码的提示词或模型。"
+                "换用 oracle 能召回代号的提示词或模型。"
             ),
         ),
         "ARCH_TRUE_AT_ZERO_RECALL" => (
@@ -192,7 +192,7 @@ fn meaning(code: &str) -> (Severity, Text, Text) {
             Error,
             text!(
                 "A code needs 6 to 8 tokens; with fewer no answer can hold it.",
-                "一个代码需要 6 到 8 个词元；更少则任何回答都放不下。"
+                "一个代号需要 6 到 8 个词元；更少则任何回答都放不下。"
             ),
             text!(
                 "Generate at least 12 tokens; 24 is the ladder's standard.",
@@ -262,7 +262,7 @@ fn meaning(code: &str) -> (Severity, Text, Text) {
             Warn,
             text!(
                 "The code is there in another letter case or format; the strict rule counts a miss.",
-                "代码以另一种大小写或格式出现；严格规则计为未命中。"
+                "代号以另一种大小写或格式出现；严格规则计为未命中。"
             ),
             text!("Read both figures; decide with the strict one.", "两个数字都看；以严格的为准。"),
         ),
@@ -395,7 +395,7 @@ fn meaning(code: &str) -> (Severity, Text, Text) {
             Warn,
             text!(
                 "A code needs 6 to 8 tokens; a preamble of a word or two cuts it off.",
-                "一个代码需要 6 到 8 个词元；一两个词的开场白就会把它截断。"
+                "一个代号需要 6 到 8 个词元；一两个词的开场白就会把它截断。"
             ),
             text!("Generate at least 12 tokens.", "至少生成 12 个词元。"),
         ),
@@ -575,7 +575,7 @@ fn meaning(code: &str) -> (Severity, Text, Text) {
         ),
         "RECALL_MISS" => (
             Warn,
-            text!("The code was not recalled at this context length.", "在这个上下文长度上没有召回代码。"),
+            text!("The code was not recalled at this context length.", "在这个上下文长度上没有召回代号。"),
             text!(
                 "Run an oracle there too: without one nobody knows whether eviction lost it.",
                 "也在那里运行 oracle：没有它，谁也不知道是不是逐出造成的损失。"
@@ -606,7 +606,7 @@ fn meaning(code: &str) -> (Severity, Text, Text) {
             Warn,
             text!(
                 "With f_θ alone no code is recalled: the recall of other rows comes from true K/V.",
-                "只用 f_θ 时没有召回任何代码：其他行的召回来自真实 K/V。"
+                "只用 f_θ 时没有召回任何代号：其他行的召回来自真实 K/V。"
             ),
             text!(
                 "Train f_θ further, and judge by the row at α = 0.",
@@ -641,7 +641,7 @@ fn meaning(code: &str) -> (Severity, Text, Text) {
             Warn,
             text!(
                 "Exact layers can carry the code past restoration; which were exact is not recorded.",
-                "精确的层可以绕过恢复把代码带过来；没有记录哪些层是精确的。"
+                "精确的层可以绕过恢复把代号带过来；没有记录哪些层是精确的。"
             ),
             text!("Record the exact layers.", "记录精确的层。"),
         ),
@@ -707,7 +707,7 @@ fn meaning(code: &str) -> (Severity, Text, Text) {
             Info,
             text!(
                 "A falling loss shows that training works, not that the code is recalled.",
-                "损失下降说明训练有效，不说明能召回代码。"
+                "损失下降说明训练有效，不说明能召回代号。"
             ),
             text!("Run the needle ladder with this f_θ.", "用这个 f_θ 运行大海捞针的各梯级。"),
         ),

@@ -50,7 +50,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         id: "spec-tokens",
         group: Group::Specification,
-        title: Text::fixed("Token budget holds a code", "词元上限容得下代码"),
+        title: Text::fixed("Token budget holds a code", "词元上限容得下代号"),
         why: Text::fixed("An answer that is cut short counts as lost.", "被截断的回答算作丢失。"),
         look: tokens,
     },
@@ -181,7 +181,7 @@ fn tokens(place: &Place<'_>) -> Found {
     let longest = prompts.iter().map(|prompt| prompt.answer_tokens).max().unwrap_or(0);
     let measured = text!(
         "{budget} tokens; the first codes take up to {longest}",
-        "{budget} 个词元；首批代码最多占 {longest} 个"
+        "{budget} 个词元；首批代号最多占 {longest} 个"
     );
     if budget < longest {
         return Err(Finding::fail(
@@ -194,7 +194,7 @@ fn tokens(place: &Place<'_>) -> Found {
             measured,
             text!(
                 "raise the budget: a few words before a code cost the code",
-                "提高上限：代码前的几个词就会挤掉代码"
+                "提高上限：代号前的几个词就会挤掉代号"
             ),
         ));
     }

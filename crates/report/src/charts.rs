@@ -14,6 +14,13 @@ use std::cell::RefCell;
 use ts_rs::TS;
 
 const FONTS: &str = "-apple-system, Inter, Segoe UI, sans-serif";
+/// For pages whose setter has no locale by which to choose among Chinese, Japanese and Korean forms of a letter.
+const CHINESE_FONTS: &str = "Noto Sans CJK SC, Source Han Sans SC, PingFang SC, sans-serif";
+
+/// A chart whose words are set in Chinese forms.
+pub(crate) fn in_chinese_fonts(svg: &str) -> String {
+    svg.replace(FONTS, CHINESE_FONTS)
+}
 const FONT_PX: f64 = 12.0;
 const WIDTH: i32 = 600;
 

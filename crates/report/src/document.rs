@@ -349,25 +349,27 @@ fn mark(kind: NiahKind, key: &str) -> Mark {
 }
 
 fn gates(gate: &GateReport, names: &BTreeMap<PathBuf, String>, language: Language) -> Section {
-    let rows: Vec<Vec<Cell>> =
-        gate.cells
-            .iter()
-            .map(|cell| {
-                vec![
-                    text(cell.title.said(language)),
-                    number(&cell.rung),
-                    text(platform(cell.platform, language)),
-                    Cell::Chip(Chip::of_gate(cell.verdict, language)),
-                    text(cell.figures.said(language)),
-                    text(cell.why.said(language)),
-                    number(cell.samples_needed.map_or_else(
+    let rows: Vec<Vec<Cell>> = gate
+        .cells
+        .iter()
+        .map(|cell| {
+            vec![
+                text(cell.title.said(language)),
+                number(if cell.rung == "all" { said!(language, "all", "全部") } else { cell.rung.clone() }),
+                text(platform(cell.platform, language)),
+                Cell::Chip(Chip::of_gate(cell.verdict, language)),
+                text(cell.figures.said(language)),
+                text(cell.why.said(language)),
+                number(
+                    cell.samples_needed.map_or_else(
                         || "–".to_owned(),
                         |more| said!(language, "{more} more", "再 {more} 个"),
-                    )),
-                    cell.file.as_deref().map_or_else(|| text("–"), |file| code(name_of(file, names))),
-                ]
-            })
-            .collect();
+                    ),
+                ),
+                cell.file.as_deref().map_or_else(|| text("–"), |file| code(name_of(file, names))),
+            ]
+        })
+        .collect();
     let columns = heads(
         language,
         &[

@@ -1,5 +1,6 @@
 //! The report as pages, set by typst: vector charts, embedded fonts, tags for screen readers.
 
+use crate::charts::in_chinese_fonts;
 use crate::document::{Block, Cell, Chip, GateDocument, Section, Table, Tone};
 use crate::text::{tame, width};
 use crate::{ReportError, demo, more};
@@ -167,7 +168,11 @@ fn block(block: &Block, charts: &mut Files, language: Language) -> Value {
         Block::Table(rows) => table(rows, language),
         Block::Chart(chart) => {
             let file = format!("chart-{}.svg", charts.len());
-            charts.push((id(&file), Bytes::from_string(chart.light.clone())));
+            let drawn = match language {
+                Language::En => chart.light.clone(),
+                Language::Zh => in_chinese_fonts(&chart.light),
+            };
+            charts.push((id(&file), Bytes::from_string(drawn)));
             json!({ "kind": "chart", "file": file, "width": chart.width, "alt": tame(&chart.title) })
         }
     }

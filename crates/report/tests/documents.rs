@@ -62,6 +62,7 @@ fn markdown_report() {
 fn html_report_in_chinese() {
     let html = report::html(&document(&evidence::audit(&fixtures()), chinese()));
     assert!(html.contains("<html lang=\"zh-Hans\">"));
+    std::fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join("report-zh.html"), &html).unwrap();
     insta::assert_snapshot!(words(&html));
 }
 

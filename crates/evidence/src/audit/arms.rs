@@ -168,7 +168,7 @@ fn overmatch(arm: &Arm, out: &mut Vec<Finding>) {
     if !samples.is_empty() {
         let message = text!(
             "{}: in samples {samples:?} the code only begins a longer number",
-            "{}：样本 {samples:?} 中代码只是更长数字的开头",
+            "{}：样本 {samples:?} 中代号只是更长数字的开头",
             arm.key
         );
         let data = json!({ "arm": arm.key, "samples": samples });

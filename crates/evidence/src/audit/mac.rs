@@ -117,7 +117,7 @@ fn budget(case: &Case, out: &mut Vec<Finding>) {
         _ => return,
     };
     let message =
-        text!("{tokens} new tokens; a code needs 6 to 8", "只有 {tokens} 个新词元；一个代码需要 6 到 8 个");
+        text!("{tokens} new tokens; a code needs 6 to 8", "只有 {tokens} 个新词元；一个代号需要 6 到 8 个");
     out.push(Finding::new(code, "/config/max_new_tokens", message, json!({ "max_new_tokens": tokens })));
 }
 

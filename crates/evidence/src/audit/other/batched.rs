@@ -45,7 +45,7 @@ fn batched_rules(case: &Case, out: &mut Vec<Finding>) {
     if let Some(recall) = arm.number("/recall").filter(|recall| *recall < 1.0) {
         let message = text!(
             "the batched sessions recall {recall} of their codes: the speed is that of wrong answers",
-            "批处理会话对代码的召回率为 {recall}：这个速度是错误答案的速度"
+            "批处理会话对代号的召回率为 {recall}：这个速度是错误答案的速度"
         );
         let data = json!({ "recall": recall, "speedup": case.value.at(claim) });
         out.push(Finding::new("SPEEDUP_AT_BROKEN_RECALL", claim, message, data));
