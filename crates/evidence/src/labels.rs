@@ -3,7 +3,7 @@
 use crate::model::{CURRENT, DRIVER, PEAK};
 use crate::{Text, text};
 
-const KNOWN: [(&str, &str); 17] = [
+const KNOWN: [(&str, &str); 18] = [
     (PEAK, "峰值"),
     (DRIVER, "驱动分配"),
     (CURRENT, "当前分配"),
@@ -12,6 +12,10 @@ const KNOWN: [(&str, &str); 17] = [
     ("K/V of an unbounded cache", "无界缓存的 K/V"),
     ("highest resident set of the engine process since its start", "引擎进程启动以来最高的常驻内存"),
     ("highest physical footprint of the engine process since its start", "引擎进程启动以来最高的物理占用"),
+    (
+        "engine process, highest resident set since its start (shared by all arms)",
+        "引擎进程启动以来最高的常驻内存（所有实验臂共用）",
+    ),
     ("CUDA pool high-water mark, weights included", "CUDA 内存池最高水位，含权重"),
     ("MLX high-water mark, weights included", "MLX 最高水位，含权重"),
     ("device memory in use by all processes, highest sample", "所有进程占用的设备内存，采样最高"),

@@ -3,6 +3,7 @@
 //! `audits → GateDocument → html | markdown`. The document holds every figure as text once; a renderer only decides how
 //! it looks. Text of files is hostile and is shown as text.
 
+mod arms;
 mod charts;
 mod document;
 mod html;
