@@ -7,8 +7,8 @@ use crate::text::platform;
 use evidence::stats::Interval;
 use evidence::{
     Audit, Comparison, DEPTH_BINS, GateReport, GateVerdict, Grid, GridCell, GridRow, Language, MemoryFigure,
-    MemoryKind, Niah, NiahKind, PairClass, PairVerdict, Paired, Policy, Provenance, Restoration, Scope,
-    Severity, Text, Thresholds, TimeScope, Verdict, said, text,
+    MemoryKind, Niah, PairClass, PairVerdict, Paired, Policy, Provenance, Restoration, Scope, Severity, Text,
+    Thresholds, TimeScope, Verdict, said, text,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
