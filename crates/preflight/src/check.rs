@@ -76,7 +76,8 @@ pub struct Check {
 pub(crate) struct Finding {
     pub status: Status,
     pub measured: Text,
-    pub hint: Text,
+    /// Boxed, so that what a look stops at is small.
+    pub hint: Box<Text>,
     pub command: String,
     pub fixable: bool,
     /// Seconds, where the engine took them.
@@ -85,7 +86,7 @@ pub(crate) struct Finding {
 
 impl Finding {
     fn new(status: Status, measured: Text, hint: Text) -> Self {
-        Self { status, measured, hint, command: String::new(), fixable: false, seconds: None }
+        Self { status, measured, hint: Box::new(hint), command: String::new(), fixable: false, seconds: None }
     }
 
     pub(crate) fn pass(measured: Text) -> Self {

@@ -155,7 +155,7 @@ impl Place<'_> {
             status: found.status,
             measured: found.measured,
             why: row.why.clone(),
-            hint: found.hint,
+            hint: *found.hint,
             command: found.command,
             fixable: found.fixable,
             undoable: fix::is_undoable(self.subject, row.id),

@@ -128,7 +128,7 @@ fn row(id: &str, title: &Text, why: &Text, found: Finding, seconds: f64) -> Chec
         status: found.status,
         measured: found.measured,
         why: why.clone(),
-        hint: found.hint,
+        hint: *found.hint,
         command: found.command,
         fixable: false,
         undoable: false,
