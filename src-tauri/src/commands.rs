@@ -3,7 +3,7 @@
 
 use crate::menu::{self, Described};
 use crate::{WINDOW, ask};
-use api::{Call, Content, Desk, ErrorReport};
+use api::{Call, Content, Desk, ErrorReport, Language};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tauri::ipc::{Channel, InvokeResponseBody, Response};
@@ -27,12 +27,13 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> Answer<T> + Send + 'sta
 pub(crate) async fn call(
     desk: State<'_, Arc<Desk>>,
     call: Call,
+    language: Language,
     news: Channel<InvokeResponseBody>,
 ) -> Answer<Response> {
     let desk = Arc::clone(&desk);
     aside(move || {
         let told = |json| news.send(InvokeResponseBody::Json(json)).is_ok();
-        desk.answer(call, &told).map(Response::new)
+        desk.answer(call, language, &told).map(Response::new)
     })
     .await
 }

@@ -52,6 +52,19 @@ test("going from place to place is at once", async () => {
   expect(times.over((what) => (what.endsWith("again") ? 100 : 1000)), "milliseconds of the page's own time").toEqual([]);
 });
 
+test("what the program says follows the language that is chosen", async () => {
+  const page = await desk.page();
+  await page.waitForSelector("[data-preflight=done]");
+  await go(page, "gate");
+  await page.waitForSelector('[data-cell]:has-text("Restoration ran")');
+  await page.keyboard.press("Control+,");
+  await page.check("input[name=language][value=zh]");
+  await page.keyboard.press("Escape");
+  await page.waitForSelector('[data-cell]:has-text("恢复已执行")');
+  await go(page, "preflight");
+  await page.waitForSelector('[data-check="tokenizer-files"]:has-text("分词器可加载")');
+});
+
 test("language and appearance are chosen and remembered", async () => {
   const page = await desk.page();
   await page.waitForSelector("main[data-place]");

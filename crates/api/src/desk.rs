@@ -11,7 +11,8 @@ use crate::{
     Begin, Cancel, EngineProgram, ErrorReport, EvidenceList, Export, HostKey, Machine, PreflightReport,
     PreflightRequest, ReportFormat, Run, RunError, Target, data_folder, error,
 };
-use evidence::{Audit, Beside, Kept, OverriddenCheck};
+use evidence::{Audit, Beside, Kept, Language, OverriddenCheck, spoken};
+use preflight::Check;
 use protocol::RunSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -280,6 +281,8 @@ pub struct Desk {
     watched: Mutex<BTreeMap<String, PathBuf>>,
     /// Counts requests to hash a pack: the newest is the one that goes on.
     hashing: AtomicU64,
+    /// The checklist as it was shown last.
+    checked: Mutex<Vec<Check>>,
     /// Files as they were read last.
     kept: Mutex<Kept>,
     /// The evidence list as it was shown last.
@@ -292,17 +295,29 @@ impl Desk {
         Self { workspace, ..Self::default() }
     }
 
-    /// Answers a call with JSON. Blocks until it is answered; calls may come from several threads.
-    pub fn answer(&self, call: Call, news: News) -> Result<String, ErrorReport> {
+    /// Answers a call with JSON, in the reader's language. Blocks until it is answered; calls may come from several threads.
+    pub fn answer(&self, call: Call, language: Language, news: News) -> Result<String, ErrorReport> {
+        spoken(language, || self.said(call, language, news))
+    }
+
+    fn said(&self, call: Call, language: Language, news: News) -> Result<String, ErrorReport> {
         match call {
             Call::Start => json(&Start { workspace: self.workspace.clone(), version: crate::VERSION }),
             Call::OpenWorkspace { folder } => json(&crate::open_workspace(&folder)?),
             Call::DemoWorkspace => json(&crate::demo_workspace(&data_folder()?)?),
             Call::Watch { page, folder } => json(&self.watch(&page, &folder, news)?),
             Call::Complete { text } => json(&crate::complete(&text)),
-            Call::Preflight { request } => json(&crate::preflight(&request, &program()?)?),
+            Call::Preflight { request } => {
+                let report = crate::preflight(&request, &program()?)?;
+                locked(&self.checked).clone_from(&report.checks);
+                json(&report)
+            }
             Call::PreflightCheck { request, id } => {
-                json(&crate::preflight_check(&request, &program()?, &id)?)
+                let check = crate::preflight_check(&request, &program()?, &id)?;
+                let mut checked = locked(&self.checked);
+                checked.retain(|older| older.id != id);
+                checked.push(check.clone());
+                json(&check)
             }
             Call::PreflightFixPreview { request, id } => json(&crate::preflight_fix_preview(&request, &id)?),
             Call::PreflightFix { request, id } => {
@@ -310,12 +325,13 @@ impl Desk {
             }
             Call::PreflightUndo { request, id } => json(&crate::preflight_undo(&request, &id)?),
             Call::PreflightDigests { pack } => json(&self.hash(&pack, news)?),
-            Call::PreflightMarkdown { report } => json(&crate::preflight_markdown(&report)),
+            Call::PreflightMarkdown { report } => json(&crate::preflight_markdown(&report, language)),
             Call::DefaultSpec { pack } => json(&crate::default_spec(&pack)),
             Call::CheckSpec { spec } => json(&spec.check().map_err(RunError::from)?),
             Call::Run { spec, target, out, overridden, reuse } => {
                 let begin = if reuse { Begin::Reuse } else { Begin::Anew };
                 let (program, data) = (program()?, data_folder()?);
+                let overridden = self.in_english(overridden);
                 let run = |cancel| {
                     Ok(Run {
                         spec,
@@ -334,6 +350,7 @@ impl Desk {
             Call::QueueRun { spec, target, out, overridden } => {
                 let (program, data, cancel) = (program()?, data_folder()?, Cancel::default());
                 let begin = Begin::Anew;
+                let overridden = self.in_english(overridden);
                 let run = Run { spec, target, out, program, data, begin, shard: None, cancel, overridden };
                 json(&run.queue()?)
             }
@@ -364,16 +381,16 @@ impl Desk {
             Call::ListEvidence { paths } => json(&self.list(&paths)),
             Call::EvidenceDetail { path } => json(&detail(self.audit(&path)?)?),
             Call::Prompt { path, sample } => json(&prompt(&self.audit(&path)?, sample)?),
-            Call::Grid { paths, arm } => json(&grid_view(&self.audits(&paths)?, arm.as_deref())?),
+            Call::Grid { paths, arm } => json(&grid_view(&self.audits(&paths)?, arm.as_deref(), language)?),
             Call::Compare { paths, baseline } => {
-                json(&comparison(self.in_order(&baseline_first(&paths, &baseline))?)?)
+                json(&comparison(self.in_order(&baseline_first(&paths, &baseline))?, language)?)
             }
             Call::Pairs { paths } => json(&crate::pairs(&self.audits(&paths)?)),
             Call::Diff { old, new } => json(&crate::diff(&old, &new)),
             Call::Gate { paths } => json(&judge(&self.audits(&paths)?, None)?),
             Call::Wanted { paths, spec } => json(&crate::wanted(&self.audits(&paths)?, &spec)?),
             Call::Report { request, format } => {
-                json(&render_audits(&self.audits(&request.paths)?, &request, format)?)
+                json(&render_audits(&self.audits(&request.paths)?, &request, format, language)?)
             }
         }
     }
@@ -387,6 +404,16 @@ impl Desk {
             watched.remove(page);
         }
         Ok(())
+    }
+
+    /// What the checks measured as evidence tells it, whatever language the reader saw it in.
+    fn in_english(&self, mut overridden: Vec<OverriddenCheck>) -> Vec<OverriddenCheck> {
+        let checked = locked(&self.checked);
+        for one in &mut overridden {
+            let known = checked.iter().find(|check| check.id == one.id);
+            one.measured = known.map_or_else(|| one.measured.clone(), |check| check.measured.en().to_owned());
+        }
+        overridden
     }
 
     fn hash(&self, pack: &Path, news: News) -> Result<(), ErrorReport> {

@@ -2,7 +2,7 @@
 
 use crate::{ErrorReport, error};
 use evidence::{
-    Audit, Comparison, GateReport, NeedlePrompt, Place, Policy, ReadError, Scan, Severity, Verdict,
+    Audit, Comparison, GateReport, Language, NeedlePrompt, Place, Policy, ReadError, Scan, Severity, Verdict,
 };
 use report::{Block, Cell, Chart, GateDocument, SignOff};
 use serde::Serialize;
@@ -187,14 +187,15 @@ pub(crate) fn baseline_first(paths: &[PathBuf], baseline: &Path) -> Vec<PathBuf>
 pub fn compare(paths: &[PathBuf], baseline: Option<&Path>) -> Result<ComparisonView, ErrorReport> {
     let paths = baseline.map_or_else(|| paths.to_vec(), |baseline| baseline_first(paths, baseline));
     let places: Vec<Place> = paths.iter().map(|path| path.as_path().into()).collect();
-    comparison(whole(evidence::scan(&places, || {}))?)
+    comparison(whole(evidence::scan(&places, || {}))?, Language::En)
 }
 
-/// Audits, baseline first, laid side by side.
-pub(crate) fn comparison(audits: Vec<Audit>) -> Result<ComparisonView, ErrorReport> {
+/// Audits, baseline first, laid side by side; charts in the reader's language.
+pub(crate) fn comparison(audits: Vec<Audit>, language: Language) -> Result<ComparisonView, ErrorReport> {
     let comparisons = compare_all(&audits);
     let gate = evidence::gate(&audits, &Policy::built_in());
-    let document = GateDocument::new(&audits, &comparisons, &gate, SignOff::default()).map_err(not_drawn)?;
+    let reader = SignOff { language, ..SignOff::default() };
+    let document = GateDocument::new(&audits, &comparisons, &gate, reader).map_err(not_drawn)?;
     let charts = ["recall", "delta", "memory", "throughput"];
     let charts = charts.into_iter().filter_map(|section| figure(&document, section)).collect();
     Ok(ComparisonView { audits, comparisons, charts })
@@ -216,7 +217,7 @@ fn figure(document: &GateDocument, id: &'static str) -> Option<FigureView> {
     Some(FigureView {
         id,
         chart,
-        columns: first.columns.iter().map(|&column| column.to_owned()).collect(),
+        columns: first.columns.clone(),
         rows: alike.flat_map(|table| &table.rows).map(|row| row.iter().map(cell).collect()).collect(),
     })
 }
@@ -229,14 +230,18 @@ fn cell(cell: &Cell) -> String {
 }
 
 /// Recall by needle depth and length, of one arm or of all.
-pub(crate) fn grid_view(audits: &[Audit], arm: Option<&str>) -> Result<GridView, ErrorReport> {
+pub(crate) fn grid_view(
+    audits: &[Audit],
+    arm: Option<&str>,
+    language: Language,
+) -> Result<GridView, ErrorReport> {
     let grid = crate::grid(audits, arm)?;
-    let (columns, rows) = report::grid_table(&grid);
+    let (columns, rows) = report::grid_table(&grid, language);
     Ok(GridView {
         left_out: grid.left_out.iter().map(|file| file.path.clone()).collect(),
         figure: FigureView {
             id: "depths",
-            chart: report::heat_map(&grid).map_err(not_drawn)?,
+            chart: report::heat_map(&grid, language).map_err(not_drawn)?,
             columns,
             rows,
         },
@@ -249,7 +254,13 @@ pub(crate) fn compare_all(audits: &[Audit]) -> Vec<Comparison> {
 }
 
 pub(crate) fn not_drawn(problem: report::ReportError) -> ErrorReport {
-    error::report("report", problem, "this is a fault of the program; please report it")
+    let hint = match problem {
+        report::ReportError::NoChineseFont => {
+            "install a Chinese font such as Noto Sans CJK, or choose HTML, which is shown in the reader's fonts"
+        }
+        _ => "this is a fault of the program; please report it",
+    };
+    error::report("report", problem, hint)
 }
 
 /// The policy in a file, or the built-in one.

@@ -5,7 +5,7 @@ use crate::evidence_view::{compare_all, load, not_drawn, policy};
 use crate::{ErrorReport, VERSION, error};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use evidence::Audit;
+use evidence::{Audit, Language, spoken};
 use report::{GateDocument, SignOff};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -95,9 +95,9 @@ impl Content {
     }
 }
 
-/// A report of the files that the request names.
-pub fn render(request: &Export, format: ReportFormat) -> Result<Rendered, ErrorReport> {
-    render_audits(&load(&request.paths)?, request, format)
+/// A report of the files that the request names, in the reader's language. What programs read is English.
+pub fn render(request: &Export, format: ReportFormat, language: Language) -> Result<Rendered, ErrorReport> {
+    render_audits(&load(&request.paths)?, request, format, language)
 }
 
 /// A report of these audits. `request.paths` are where they come from.
@@ -105,6 +105,7 @@ pub(crate) fn render_audits(
     audits: &[Audit],
     request: &Export,
     format: ReportFormat,
+    language: Language,
 ) -> Result<Rendered, ErrorReport> {
     let gate = evidence::gate(audits, &policy(request.policy.as_deref())?);
     let comparisons = compare_all(audits);
@@ -113,6 +114,7 @@ pub(crate) fn render_audits(
         notes: request.notes.clone(),
         generated_at: jiff::ZonedDateTime::now().strftime("%Y-%m-%d %H:%M %Z").to_string(),
         program_version: VERSION.to_owned(),
+        language,
     };
     let document = || GateDocument::new(audits, &comparisons, &gate, sign_off.clone()).map_err(not_drawn);
     let content = match format {
@@ -122,7 +124,7 @@ pub(crate) fn render_audits(
         ReportFormat::Junit => Content::Text(report::junit(&gate, &sign_off).map_err(not_drawn)?),
         ReportFormat::Json => {
             let document = ReportDocument::new(audits, comparisons, gate, sign_off);
-            let text = serde_json::to_string_pretty(&document);
+            let text = spoken(Language::En, || serde_json::to_string_pretty(&document));
             Content::Text(text.map_err(|e| error::report("report", e, "please report it"))? + "\n")
         }
     };
@@ -130,12 +132,12 @@ pub(crate) fn render_audits(
 }
 
 /// Writes the report; the file's ending chooses the format: `.html`, `.pdf`, `.md`, `.xml` (JUnit) or `.json`.
-pub fn export(request: &Export, out: &Path) -> Result<PathBuf, ErrorReport> {
+pub fn export(request: &Export, out: &Path, language: Language) -> Result<PathBuf, ErrorReport> {
     let format = ReportFormat::of(out).ok_or_else(|| {
         let message = format!("{} does not end in .html, .pdf, .md, .xml or .json", out.display());
         error::report("unknown-format", message, "choose a name with one of these endings")
     })?;
-    save(&render(request, format)?.content, out)
+    save(&render(request, format, language)?.content, out)
 }
 
 /// Writes what was rendered.

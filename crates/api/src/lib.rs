@@ -29,6 +29,7 @@ pub use desk::{Call, Desk, News, Start};
 pub use difference::{Change, DiffPart, diff};
 pub use documents::{AuditDocument, CompareDocument, ReportDocument, UnreadableFile};
 pub use error::ErrorReport;
+pub use evidence::Language;
 pub use evidence_view::{
     ComparisonView, EvidenceDetail, EvidenceList, EvidenceRow, FigureView, GridView, compare, find_evidence,
     gate, gate_junit, load, unreadable,

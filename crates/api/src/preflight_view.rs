@@ -1,6 +1,7 @@
 //! The checklist of a pack and of the run that is meant, its fixes and its digests.
 
 use crate::{EngineProgram, ErrorReport, VERSION, default_spec, error};
+use evidence::{Language, said};
 use files::FileError;
 use preflight::{
     Change, Check, DigestProgress, EngineAnswer, FixError, Fixed, PlannedRun, PreflightError, Status, Subject,
@@ -172,16 +173,19 @@ pub fn preflight_digests(
 }
 
 /// The checklist as a table for a pull request.
-pub fn preflight_markdown(report: &PreflightReport) -> String {
-    let mut out = String::from("| status | check | measured | what to do |\n|---|---|---|---|\n");
+pub fn preflight_markdown(report: &PreflightReport, language: Language) -> String {
+    let heads =
+        said!(language, "| status | check | measured | what to do |", "| 状态 | 检查 | 实测 | 如何处理 |");
+    let mut out = heads + "\n|---|---|---|---|\n";
     for check in &report.checks {
         let status = match check.status {
-            Status::Pass => "pass",
-            Status::Warn => "**warn**",
-            Status::Fail => "**fail**",
-            Status::Skipped => "skipped",
+            Status::Pass => said!(language, "pass", "通过"),
+            Status::Warn => said!(language, "**warn**", "**警告**"),
+            Status::Fail => said!(language, "**fail**", "**失败**"),
+            Status::Skipped => said!(language, "skipped", "跳过"),
         };
-        let (title, measured, hint) = (escape(&check.title), escape(&check.measured), escape(&check.hint));
+        let [title, measured, hint] =
+            [&check.title, &check.measured, &check.hint].map(|text| escape(text.said(language)));
         let _ = writeln!(out, "| {status} | {title} | {measured} | {hint} |");
     }
     out
@@ -190,6 +194,7 @@ pub fn preflight_markdown(report: &PreflightReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evidence::Text;
     use preflight::Group;
 
     /// Names come from a stranger's pack.json.
@@ -198,17 +203,18 @@ mod tests {
         let check = Check {
             id: "pack-manifest".into(),
             group: Group::Pack,
-            title: "Manifest".into(),
+            title: Text::same("Manifest"),
             status: Status::Pass,
-            measured: "`x` | <img src=y> @everyone".into(),
-            why: String::new(),
-            hint: String::new(),
+            measured: Text::same("`x` | <img src=y> @everyone"),
+            why: Text::default(),
+            hint: Text::default(),
             command: String::new(),
             fixable: false,
             undoable: false,
             seconds: 0.0,
         };
-        let row = preflight_markdown(&PreflightReport { checks: vec![check], may_run: true, seconds: 0.0 });
+        let report = PreflightReport { checks: vec![check], may_run: true, seconds: 0.0 };
+        let row = preflight_markdown(&report, Language::En);
         let row = row.lines().last().unwrap();
         assert_eq!(row, "| pass | Manifest | \\`x\\` \\| &lt;img src=y&gt; @&#8203;everyone |  |");
     }

@@ -49,8 +49,8 @@ fn rule(finding: &Finding) -> sarif::ReportingDescriptor {
     let level = json!(level(finding.severity));
     sarif::ReportingDescriptor::builder()
         .id(finding.code)
-        .short_description(text(finding.why))
-        .help(text(finding.fix))
+        .short_description(text(finding.why.en()))
+        .help(text(finding.fix.en()))
         .default_configuration(sarif::ReportingConfiguration::builder().level(level).build())
         .build()
 }
@@ -74,7 +74,7 @@ fn result(audit: &Audit, finding: &Finding, position: Option<&Position>, codes: 
         .rule_id(finding.code)
         .rule_index(codes.partition_point(|code| *code < finding.code) as i64)
         .level(level(finding.severity))
-        .message(finding.message.as_str())
+        .message(finding.message.en())
         .locations(vec![location])
         .properties(sarif::PropertyBag::builder().additional_properties(numbers).build())
         .build()

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use api::{AuditDocument, CompareDocument, Content, Export, PreflightReport, ReportDocument, ReportFormat};
-use evidence::{GateReport, Policy, Scan};
+use evidence::{GateReport, Language, Policy, Scan};
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ fn schemas_are_fresh() {
 #[test]
 fn a_report_as_json_holds_to_its_schema() {
     let request = Export { paths: vec![root().join("tests/fixtures/kinds")], ..Export::default() };
-    let Content::Text(text) = api::render(&request, ReportFormat::Json).unwrap().content else {
+    let Content::Text(text) = api::render(&request, ReportFormat::Json, Language::Zh).unwrap().content else {
         panic!("JSON is text")
     };
     holds(&schema::<ReportDocument>(), &serde_json::from_str::<Value>(&text).unwrap());

@@ -1,6 +1,6 @@
 //! The command line's grammar.
 
-use api::{Shard, Target};
+use api::{Language, Shard, Target};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use niah::{Dataset, PromptVariant, Rung};
 use protocol::{Alpha, Arm, ArmError, Decode, Restore, RunSpec};
@@ -283,6 +283,9 @@ pub(crate) struct ReportArgs {
     /// Notes kept in the report.
     #[arg(long, default_value = "")]
     pub notes: String,
+    /// The reader's language: en or zh. What programs read (.xml, .json) is English.
+    #[arg(long, value_name = "LANGUAGE", default_value = "en")]
+    pub lang: Language,
 }
 
 #[derive(Debug, Args)]

@@ -10,7 +10,7 @@ use api::{
     AuditDocument, Begin, Cancel, CompareDocument, ErrorReport, Export, PreflightRequest, PromptChoice, Run,
     Target,
 };
-use evidence::{Audit, GateVerdict, Scan, Severity};
+use evidence::{Audit, GateVerdict, Language, Scan, Severity};
 use preflight::Fixed;
 use serde::Serialize;
 use std::io::Write;
@@ -84,7 +84,7 @@ pub(crate) fn preflight(args: &PreflightArgs) -> Outcome {
     print(&match args.format {
         Format::Text => text::preflight(&report),
         Format::Json => json(&report)?,
-        Format::Markdown => api::preflight_markdown(&report),
+        Format::Markdown => api::preflight_markdown(&report, Language::En),
     })?;
     Ok(holds(report.may_run))
 }
@@ -275,7 +275,7 @@ pub(crate) fn report(args: &ReportArgs) -> Outcome {
         reviewer: args.reviewer.clone(),
         notes: args.notes.clone(),
     };
-    let path = api::export(&request, &args.out)?;
+    let path = api::export(&request, &args.out, args.lang)?;
     print(&format!("{}\n", path.display()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -98,9 +98,9 @@ fn rows(checks: &[Check]) -> String {
         if group.replace(check.group) != Some(check.group) {
             let _ = writeln!(out, "{}", title(check.group));
         }
-        let _ = writeln!(out, "  {}  {:<32} {}", status(check), check.title, tame(&check.measured));
-        if !check.hint.is_empty() {
-            let _ = writeln!(out, "        → {}", tame(&check.hint));
+        let _ = writeln!(out, "  {}  {:<32} {}", status(check), check.title.en(), tame(check.measured.en()));
+        if !check.hint.en().is_empty() {
+            let _ = writeln!(out, "        → {}", tame(check.hint.en()));
         }
         if !check.command.is_empty() {
             let _ = writeln!(out, "        $ {}", tame(&check.command));
@@ -151,20 +151,23 @@ fn word(value: &impl serde::Serialize) -> String {
 fn scope(scope: &Scope) -> String {
     match scope {
         Scope::Whole => "yes".to_owned(),
-        Scope::Part(limit) => limit.clone(),
+        Scope::Part(limit) => limit.en().to_owned(),
         Scope::No => "no".to_owned(),
     }
 }
 
 fn axes(comparison: &Comparison) -> Vec<Vec<String>> {
-    let row =
-        |axis: &evidence::Axis| vec![axis.name.label().to_owned(), scope(&axis.scope), tame(&axis.reason)];
+    let row = |axis: &evidence::Axis| {
+        vec![axis.name.label().en().to_owned(), scope(&axis.scope), tame(axis.reason.en())]
+    };
     comparison.axes.iter().map(row).collect()
 }
 
 fn differing(comparison: &Comparison) -> Vec<Vec<String>> {
     let differs = comparison.factors.iter().filter(|factor| factor.differs);
-    differs.map(|factor| vec![factor.name.to_owned(), tame(&factor.a), tame(&factor.b)]).collect()
+    differs
+        .map(|factor| vec![factor.name.en().to_owned(), tame(factor.a.en()), tame(factor.b.en())])
+        .collect()
 }
 
 fn memory(comparison: &Comparison) -> Vec<Vec<String>> {
@@ -173,7 +176,13 @@ fn memory(comparison: &Comparison) -> Vec<Vec<String>> {
     };
     let rows = comparison.memory.iter();
     rows.map(|row| {
-        vec![row.kind.label().to_owned(), tame(&row.arm), tame(&row.label), bytes(row.a), bytes(row.b)]
+        vec![
+            row.kind.label().en().to_owned(),
+            tame(&row.arm),
+            tame(row.label.en()),
+            bytes(row.a),
+            bytes(row.b),
+        ]
     })
     .collect()
 }
@@ -234,12 +243,12 @@ fn gate_rows(report: &GateReport) -> Vec<Vec<String>> {
     let row = |cell: &evidence::GateCell| {
         let file = cell.file.as_deref().and_then(std::path::Path::file_name);
         vec![
-            cell.verdict.label().to_owned(),
-            cell.title.clone(),
+            cell.verdict.label().en().to_owned(),
+            cell.title.en().to_owned(),
             cell.rung.clone(),
             cell.platform.label().to_owned(),
-            tame(&cell.figures),
-            tame(&cell.why),
+            tame(cell.figures.en()),
+            tame(cell.why.en()),
             file.map_or_else(|| "–".to_owned(), |name| tame(&name.to_string_lossy())),
         ]
     };
@@ -251,7 +260,7 @@ fn policy(report: &GateReport) -> String {
 }
 
 pub(crate) fn gate(report: &GateReport) -> String {
-    format!("{}{}\n{}\n", table(&gate_rows(report)), report.headline, tame(&policy(report)))
+    format!("{}{}\n{}\n", table(&gate_rows(report)), report.headline.en(), tame(&policy(report)))
 }
 
 pub(crate) fn gate_markdown(report: &GateReport) -> String {
@@ -259,6 +268,6 @@ pub(crate) fn gate_markdown(report: &GateReport) -> String {
         &["verdict", "gate", "rung", "platform", "figures", "why", "file"],
         &gate_rows(report),
     );
-    let (headline, policy) = (escape(&report.headline), escape(&policy(report)));
-    format!("**{}** {headline}\n\n{table}\n{policy}\n", report.verdict.label())
+    let (headline, policy) = (escape(report.headline.en()), escape(&policy(report)));
+    format!("**{}** {headline}\n\n{table}\n{policy}\n", report.verdict.label().en())
 }

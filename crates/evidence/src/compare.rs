@@ -2,6 +2,7 @@
 
 use crate::audit::Audit;
 use crate::model::{Acceptance, Arm, MemoryFigure, MemoryKind, Niah, NiahKind, Row};
+use crate::{Text, text};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -53,13 +54,13 @@ pub enum AxisName {
 
 impl AxisName {
     /// The axis in words.
-    pub fn label(self) -> &'static str {
+    pub fn label(self) -> Text {
         match self {
-            Self::Recall => "recall",
-            Self::PerSample => "sample by sample",
-            Self::Throughput => "throughput",
-            Self::Memory => "memory",
-            Self::Acceptance => "acceptance",
+            Self::Recall => text!("recall", "召回率"),
+            Self::PerSample => text!("sample by sample", "逐样本"),
+            Self::Throughput => text!("throughput", "吞吐量"),
+            Self::Memory => text!("memory", "内存"),
+            Self::Acceptance => text!("acceptance", "接受率"),
         }
     }
 }
@@ -71,7 +72,7 @@ pub enum Scope {
     /// As it stands.
     Whole,
     /// Within the stated limit.
-    Part(String),
+    Part(Text),
     /// Not.
     No,
 }
@@ -84,18 +85,18 @@ pub struct Axis {
     /// How far.
     pub scope: Scope,
     /// The first thing that differs, or why the axis holds.
-    pub reason: String,
+    pub reason: Text,
 }
 
 /// One setting of both files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, TS, JsonSchema)]
 pub struct Factor {
     /// Name.
-    pub name: &'static str,
+    pub name: Text,
     /// Value in the first file.
-    pub a: String,
+    pub a: Text,
     /// Value in the second.
-    pub b: String,
+    pub b: Text,
     /// Whether they differ.
     pub differs: bool,
     /// Whether it is the kind of thing that an experiment changes on purpose.
@@ -108,7 +109,7 @@ pub struct MemoryRow {
     /// Arm.
     pub arm: String,
     /// What it is.
-    pub label: String,
+    pub label: Text,
     /// How it came about.
     pub kind: MemoryKind,
     /// Bytes in the first file.
@@ -233,7 +234,10 @@ fn unrelated(a: &Audit, b: &Audit) -> Comparison {
         b: b.path.clone(),
         class: if platforms_differ { PairClass::CrossPlatform } else { PairClass::Ab },
         verdict: PairVerdict::NotComparable,
-        axes: all_axes(&Scope::No, "one of the files is no needle evidence"),
+        axes: all_axes(
+            &Scope::No,
+            &text!("one of the files is no needle evidence", "其中一个文件不是大海捞针证据"),
+        ),
         comparable: Map::new(),
         factors: Vec::new(),
         delta_pp: None,
@@ -250,27 +254,30 @@ fn compare_others(a: &Audit, b: &Audit) -> Comparison {
     let mut comparison = unrelated(a, b);
     let Some((left, right)) = a.acceptance.as_ref().zip(b.acceptance.as_ref()) else { return comparison };
     let (scope, reason) = acceptance_scope(left, right);
-    comparison.axes = all_axes(&Scope::No, "acceptance runs carry no needle");
+    comparison.axes = all_axes(&Scope::No, &text!("acceptance runs carry no needle", "接受率运行不含针"));
     comparison.axes.push(Axis { name: AxisName::Acceptance, scope, reason });
     comparison.comparable = comparable(comparison.class, comparison.verdict, &comparison.axes);
     comparison
 }
 
-fn acceptance_scope(a: &Acceptance, b: &Acceptance) -> (Scope, String) {
+fn acceptance_scope(a: &Acceptance, b: &Acceptance) -> (Scope, Text) {
     let settings = [
-        ("block size", a.block_size, b.block_size),
-        ("denoising steps", a.num_steps, b.num_steps),
-        ("token budget", a.max_new_tokens, b.max_new_tokens),
+        (text!("block size", "块大小"), a.block_size, b.block_size),
+        (text!("denoising steps", "去噪步数"), a.num_steps, b.num_steps),
+        (text!("token budget", "词元上限"), a.max_new_tokens, b.max_new_tokens),
     ];
     if let Some((name, a, b)) = settings.into_iter().find(|(_, a, b)| a != b) {
-        return (Scope::No, format!("{name} differs: {} against {}", shown(a), shown(b)));
+        return (Scope::No, differs(&name, &shown(a), &shown(b)));
     }
     let m = a.prompts.len().min(b.prompts.len());
     if m == 0 || a.prompts[..m] != b.prompts[..m] {
-        return (Scope::No, "the prompts differ".to_owned());
+        return (Scope::No, text!("the prompts differ", "提示词不同"));
     }
-    let reason = format!("the first {m} prompts are the same; verifier and drafter may not be");
-    (Scope::Part(format!("first {m} prompts only, with warning")), reason)
+    let reason = text!(
+        "the first {m} prompts are the same; verifier and drafter may not be",
+        "前 {m} 个提示词相同；验证模型和草稿模型未必相同"
+    );
+    (Scope::Part(text!("first {m} prompts only, with warning", "仅前 {m} 个提示词，附警告")), reason)
 }
 
 /// RULES §7.3, last column.
@@ -287,7 +294,7 @@ fn comparable(class: PairClass, verdict: PairVerdict, axes: &[Axis]) -> Map<Stri
         };
         let value = match &axis.scope {
             Scope::Whole => json!(true),
-            Scope::Part(limit) => json!(limit),
+            Scope::Part(limit) => json!(limit.en()),
             Scope::No => json!(false),
         };
         if full || (axis.scope != Scope::No && axis.name != AxisName::PerSample) {
@@ -306,9 +313,9 @@ fn peak(niah: &Niah) -> Option<u64> {
     niah.memory.iter().find(of_sut).map(|figure| figure.bytes)
 }
 
-fn all_axes(scope: &Scope, reason: &str) -> Vec<Axis> {
+fn all_axes(scope: &Scope, reason: &Text) -> Vec<Axis> {
     [AxisName::Recall, AxisName::PerSample, AxisName::Throughput, AxisName::Memory]
-        .map(|name| Axis { name, scope: scope.clone(), reason: reason.to_owned() })
+        .map(|name| Axis { name, scope: scope.clone(), reason: reason.clone() })
         .to_vec()
 }
 
@@ -322,7 +329,7 @@ struct Pair<'a> {
 
 impl Pair<'_> {
     fn differs(&self, name: &str) -> bool {
-        self.factors.iter().any(|factor| factor.name == name && factor.differs)
+        self.factors.iter().any(|factor| factor.name.en() == name && factor.differs)
     }
 
     /// Number of leading prompts that both files put.
@@ -371,11 +378,12 @@ impl Pair<'_> {
 
     /// RULES §7.3: the first test that applies.
     fn judge(&self) -> (PairVerdict, Vec<Axis>) {
-        let no = |reason: String| (PairVerdict::NotComparable, all_axes(&Scope::No, &reason));
+        let no = |reason: Text| (PairVerdict::NotComparable, all_axes(&Scope::No, &reason));
         if self.left.kind != self.right.kind {
-            return no(
-                "the kinds differ: decode loop, verifier precision and template are not the same".to_owned()
-            );
+            return no(text!(
+                "the kinds differ: decode loop, verifier precision and template are not the same",
+                "类型不同：解码循环、验证模型精度和模板不一样"
+            ));
         }
         if self.cross_platform() {
             return self.judge_platforms();
@@ -384,7 +392,7 @@ impl Pair<'_> {
             return no(reason);
         }
         if let Some(factor) =
-            self.factors.iter().find(|f| ["verifier", "dtype", "weights"].contains(&f.name) && f.differs)
+            self.factors.iter().find(|f| ["verifier", "dtype", "weights"].contains(&f.name.en()) && f.differs)
         {
             return no(factor.in_words());
         }
@@ -394,29 +402,38 @@ impl Pair<'_> {
         }
     }
 
-    fn prompt_difference(&self) -> Option<String> {
+    fn prompt_difference(&self) -> Option<Text> {
         if self.left.samples != self.right.samples || self.left.samples.is_empty() {
             let common = self.common_prompts();
             return Some(if common > 0 && common as u64 == self.left.n.min(self.right.n) {
-                format!(
+                text!(
                     "the sample counts differ ({} and {}); the first {common} prompts are the same",
-                    self.left.n, self.right.n
+                    "样本数不同（{} 与 {}）；前 {common} 个提示词相同",
+                    self.left.n,
+                    self.right.n
                 )
             } else {
-                "the prompts differ: seed or line bounds are not the same".to_owned()
+                text!(
+                    "the prompts differ: seed or line bounds are not the same",
+                    "提示词不同：种子或行数范围不一样"
+                )
             });
         }
-        (!self.same_lengths())
-            .then(|| "the prompt lengths in tokens differ: another template, variant or tokenizer".to_owned())
+        (!self.same_lengths()).then(|| {
+            text!(
+                "the prompt lengths in tokens differ: another template, variant or tokenizer",
+                "以词元计的提示词长度不同：模板、变体或分词器不一样"
+            )
+        })
     }
 
     fn judge_platforms(&self) -> (PairVerdict, Vec<Axis>) {
-        let no = |reason: String| (PairVerdict::NotComparable, all_axes(&Scope::No, &reason));
+        let no = |reason: Text| (PairVerdict::NotComparable, all_axes(&Scope::No, &reason));
         let ignored = ["attention", "warm-up", "stateful"];
-        if let Some(factor) = self.factors.iter().find(|f| f.differs && !ignored.contains(&f.name)) {
+        if let Some(factor) = self.factors.iter().find(|f| f.differs && !ignored.contains(&f.name.en())) {
             return no(factor.in_words());
         }
-        let with_recall = |mut axes: Vec<Axis>, limit: String| {
+        let with_recall = |mut axes: Vec<Axis>, limit: Text| {
             axes[0].scope = Scope::Part(limit);
             (PairVerdict::NotComparable, axes)
         };
@@ -426,47 +443,79 @@ impl Pair<'_> {
                 common > 0 && common as u64 == self.left.n.min(self.right.n) && self.left.n != self.right.n;
             let axes = all_axes(&Scope::No, &reason);
             return match common {
-                1 if prefix => with_recall(axes, "sample 0 only".to_owned()),
-                m if prefix => with_recall(axes, format!("first {m} samples only")),
+                1 if prefix => with_recall(axes, text!("sample 0 only", "仅样本 0")),
+                m if prefix => with_recall(axes, text!("first {m} samples only", "仅前 {m} 个样本")),
                 _ => (PairVerdict::NotComparable, axes),
             };
         }
         if self.differs("stateful") {
-            return no("one run keeps its state between samples, the other does not".to_owned());
+            return no(text!(
+                "one run keeps its state between samples, the other does not",
+                "一次运行在样本之间保留状态，另一次不保留"
+            ));
         }
-        let unrecorded =
-            self.factors.iter().any(|f| f.name == "attention" && f.a == UNRECORDED && f.b == UNRECORDED);
+        let unrecorded = self
+            .factors
+            .iter()
+            .any(|f| f.name.en() == "attention" && f.a == unrecorded() && f.b == unrecorded());
         if self.differs("attention") {
-            let axes =
-                all_axes(&Scope::No, "the attention implementations differ, which alone flips samples");
-            return with_recall(axes, "aggregate only".to_owned());
+            let axes = all_axes(
+                &Scope::No,
+                &text!(
+                    "the attention implementations differ, which alone flips samples",
+                    "注意力实现不同，仅此一项就会使样本翻转"
+                ),
+            );
+            return with_recall(axes, text!("aggregate only", "仅限总数"));
         }
         let rates = self.left.sut().is_some_and(|arm| arm.mean_tok_s.is_some())
             && self.right.sut().is_some_and(|arm| arm.mean_tok_s.is_some());
-        let axis = |name, scope, reason: &str| Axis { name, scope, reason: reason.to_owned() };
+        let axis = |name, scope, reason| Axis { name, scope, reason };
         let throughput = if rates {
             axis(
                 AxisName::Throughput,
-                Scope::Part("same definition, different hardware".to_owned()),
-                "two machines",
+                Scope::Part(text!("same definition, different hardware", "定义相同，硬件不同")),
+                text!("two machines", "两台机器"),
             )
         } else {
-            axis(AxisName::Throughput, Scope::No, "rates are compared within one machine only")
+            axis(
+                AxisName::Throughput,
+                Scope::No,
+                text!("rates are compared within one machine only", "速率只在同一台机器内比较"),
+            )
         };
         let axes = vec![
-            axis(AxisName::Recall, Scope::Whole, "same prompts, same model, same settings"),
-            axis(AxisName::PerSample, Scope::Whole, "same prompts, same model, same settings"),
+            axis(
+                AxisName::Recall,
+                Scope::Whole,
+                text!("same prompts, same model, same settings", "提示词、模型和设置都相同"),
+            ),
+            axis(
+                AxisName::PerSample,
+                Scope::Whole,
+                text!("same prompts, same model, same settings", "提示词、模型和设置都相同"),
+            ),
             throughput,
-            axis(AxisName::Memory, Scope::No, "the platforms measure different quantities"),
+            axis(
+                AxisName::Memory,
+                Scope::No,
+                text!("the platforms measure different quantities", "两个平台测量的量不同"),
+            ),
         ];
         (if unrecorded { PairVerdict::DiffableWithWarning } else { PairVerdict::Diffable }, axes)
     }
 
     fn axes_of_repeat(&self) -> Vec<Axis> {
-        let mut axes =
-            all_axes(&Scope::No, "a repeat measures the noise of recall; other axes are not claimed");
+        let mut axes = all_axes(
+            &Scope::No,
+            &text!(
+                "a repeat measures the noise of recall; other axes are not claimed",
+                "重复运行测量的是召回率的噪声；不涉及其他维度"
+            ),
+        );
         for axis in &mut axes[..2] {
-            (axis.scope, axis.reason) = (Scope::Whole, "same prompts, same model, same settings".to_owned());
+            (axis.scope, axis.reason) =
+                (Scope::Whole, text!("same prompts, same model, same settings", "提示词、模型和设置都相同"));
         }
         axes
     }
@@ -477,7 +526,7 @@ impl Pair<'_> {
         let changes = treated.len() + usize::from(self.differs("attention"));
         let verdict = if changes == 1 { PairVerdict::Diffable } else { PairVerdict::DiffableWithWarning };
         let reason =
-            self.factors.iter().find(|factor| factor.differs).map_or_else(String::new, Factor::in_words);
+            self.factors.iter().find(|factor| factor.differs).map_or_else(Text::default, Factor::in_words);
         let both = |has: fn(&Niah) -> bool| has(self.left) && has(self.right);
         let same_kind = self.left.kind == NiahKind::SameCheckpoint;
         let throughput = match self.left.kind {
@@ -485,7 +534,7 @@ impl Pair<'_> {
                 Scope::Whole
             }
             NiahKind::CrossModelMac if both(|n| n.sut().is_some_and(|arm| arm.decode_tok_s.is_some())) => {
-                Scope::Part("decode only".to_owned())
+                Scope::Part(text!("decode only", "仅解码"))
             }
             _ => Scope::No,
         };
@@ -527,16 +576,28 @@ impl Pair<'_> {
     }
 }
 
-const UNRECORDED: &str = "not recorded";
+fn unrecorded() -> Text {
+    text!("not recorded", "未记录")
+}
 
 impl Factor {
-    fn in_words(&self) -> String {
-        format!("{} differs: {} against {}", self.name, self.a, self.b)
+    fn in_words(&self) -> Text {
+        differs(&self.name, &self.a, &self.b)
     }
 }
 
-fn shown(value: Option<u64>) -> String {
-    value.map_or_else(|| UNRECORDED.to_owned(), |value| value.to_string())
+fn differs(name: &Text, a: &Text, b: &Text) -> Text {
+    text!(
+        language => "{} differs: {} against {}",
+        "{}不同：{} 对 {}",
+        name.said(language),
+        a.said(language),
+        b.said(language)
+    )
+}
+
+fn shown(value: Option<u64>) -> Text {
+    value.map_or_else(unrecorded, Text::same)
 }
 
 /// Last component of a path or model id.
@@ -545,28 +606,31 @@ pub(crate) fn last_component(id: &str) -> &str {
 }
 
 /// One setting of one file: name, whether an experiment changes it on purpose, value.
-type Setting = (&'static str, bool, String);
+type Setting = (Text, bool, Text);
 
 /// RULES §7.1, in the order in which a difference is named.
 pub(crate) fn settings(niah: &Niah) -> [Setting; 14] {
-    let last = |id: &Option<String>| id.as_deref().map_or(UNRECORDED, last_component).to_owned();
-    let on = |flag: bool| if flag { "on" } else { "off" }.to_owned();
-    let recorded = |value: Option<String>| value.unwrap_or_else(|| UNRECORDED.to_owned());
+    let last =
+        |id: &Option<String>| id.as_deref().map_or_else(unrecorded, |id| Text::same(last_component(id)));
+    let on = |flag: bool| if flag { text!("on", "开") } else { text!("off", "关") };
+    let (sink, window) = (shown(niah.sink), shown(niah.window));
+    let kept = text!(language => "{} + {}", "{} + {}", sink.said(language), window.said(language));
+    let recorded = |value: Option<String>| value.map_or_else(unrecorded, Text::same);
     [
-        ("verifier", false, last(&niah.verifier)),
-        ("weights", false, recorded(niah.weights_digest())),
-        ("dtype", false, niah.settings.dtype.clone()),
-        ("attention", false, recorded(niah.settings.attention.clone())),
-        ("drafter", true, last(&niah.drafter)),
-        ("f_θ", true, last(&niah.f_theta)),
-        ("S5", true, on(niah.s5)),
-        ("identity", true, on(niah.identity)),
-        ("codec", true, on(niah.settings.codec)),
-        ("stateful", true, on(niah.settings.stateful)),
-        ("decode", true, niah.decode.clone()),
-        ("token budget", true, shown(niah.max_new_tokens)),
-        ("sink + window", true, format!("{} + {}", shown(niah.sink), shown(niah.window))),
-        ("warm-up", true, shown(niah.settings.warmup)),
+        (text!("verifier", "验证模型"), false, last(&niah.verifier)),
+        (text!("weights", "权重"), false, recorded(niah.weights_digest())),
+        (text!("dtype", "数值类型"), false, Text::same(&niah.settings.dtype)),
+        (text!("attention", "注意力"), false, recorded(niah.settings.attention.clone())),
+        (text!("drafter", "草稿模型"), true, last(&niah.drafter)),
+        (text!("f_θ", "f_θ"), true, last(&niah.f_theta)),
+        (text!("S5", "S5"), true, on(niah.s5)),
+        (text!("identity", "恒等"), true, on(niah.identity)),
+        (text!("codec", "编解码器"), true, on(niah.settings.codec)),
+        (text!("stateful", "保留状态"), true, on(niah.settings.stateful)),
+        (text!("decode", "解码"), true, Text::same(&niah.decode)),
+        (text!("token budget", "词元上限"), true, shown(niah.max_new_tokens)),
+        (text!("sink + window", "sink + 窗口"), true, kept),
+        (text!("warm-up", "预热"), true, shown(niah.settings.warmup)),
     ]
 }
 

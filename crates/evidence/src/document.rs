@@ -275,9 +275,9 @@ pub struct FindingDocument {
     /// One sentence with the numbers.
     pub message: String,
     /// Why it matters.
-    pub why: &'static str,
+    pub why: String,
     /// What would fix it.
-    pub fix: &'static str,
+    pub fix: String,
     /// The numbers, by name.
     #[serde(flatten)]
     pub numbers: Map<String, Value>,
@@ -319,9 +319,9 @@ impl From<&Finding> for FindingDocument {
             code: finding.code,
             severity: finding.severity,
             pointer: finding.pointer.clone(),
-            message: finding.message.clone(),
-            why: finding.why,
-            fix: finding.fix,
+            message: finding.message.en().to_owned(),
+            why: finding.why.en().to_owned(),
+            fix: finding.fix.en().to_owned(),
             numbers: finding.data.clone(),
         }
     }
@@ -439,8 +439,7 @@ fn memory(niah: &Niah, recomputed: &Recomputed) -> Option<MemoryDocument> {
     }
     let mut arms: BTreeMap<String, ArmMemoryDocument> = BTreeMap::new();
     for figure in &niah.memory {
-        let slot: fn(&mut ArmMemoryDocument) -> &mut Option<u64> = match (figure.kind, figure.label.as_str())
-        {
+        let slot: fn(&mut ArmMemoryDocument) -> &mut Option<u64> = match (figure.kind, figure.label.en()) {
             (MemoryKind::AllocatorPeak, _) => |arm| &mut arm.peak,
             (MemoryKind::DeviceSampled, DRIVER) => |arm| &mut arm.driver,
             (MemoryKind::DeviceSampled, CURRENT) => |arm| &mut arm.current,

@@ -10,7 +10,7 @@ use crate::model::{Arm, MemoryFigure, MemoryKind, Niah, NiahKind, Restoration};
 use crate::policy::{Policy, Thresholds};
 use crate::recompute::Paired;
 use crate::stats::{pairs_needed, upper_bound};
-use crate::{Finding, Recomputed};
+use crate::{Finding, Recomputed, Text, text};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -33,12 +33,14 @@ pub enum GateKind {
 
 impl GateKind {
     /// The gate in words.
-    fn title(self, limits: &Thresholds) -> String {
+    fn title(self, limits: &Thresholds) -> Text {
         match self {
-            Self::Coverage => "Every rung measured".to_owned(),
-            Self::Recall => format!("Recall within {} pp", limits.recall_margin_pp),
-            Self::Restoration => "Restoration ran".to_owned(),
-            Self::Memory => format!("Memory under {} GiB", limits.memory_limit_gib),
+            Self::Coverage => text!("Every rung measured", "每个梯级都已测量"),
+            Self::Recall => {
+                text!("Recall within {} pp", "召回率相差 {} 个百分点以内", limits.recall_margin_pp)
+            }
+            Self::Restoration => text!("Restoration ran", "恢复已执行"),
+            Self::Memory => text!("Memory under {} GiB", "内存低于 {} GiB", limits.memory_limit_gib),
         }
     }
 }
@@ -61,13 +63,13 @@ pub enum GateVerdict {
 
 impl GateVerdict {
     /// The outcome in a word.
-    pub fn label(self) -> &'static str {
+    pub fn label(self) -> Text {
         match self {
-            Self::Pass => "pass",
-            Self::Fail => "fail",
-            Self::Undecided => "undecided",
-            Self::Vacuous => "vacuous",
-            Self::Missing => "missing",
+            Self::Pass => text!("pass", "通过"),
+            Self::Fail => text!("fail", "不通过"),
+            Self::Undecided => text!("undecided", "未定"),
+            Self::Vacuous => text!("vacuous", "空洞"),
+            Self::Missing => text!("missing", "缺失"),
         }
     }
 }
@@ -78,7 +80,7 @@ pub struct GateCell {
     /// Which gate.
     pub gate: GateKind,
     /// The gate in words, with its threshold.
-    pub title: String,
+    pub title: Text,
     /// Rung, in padding lines, or line bounds; `all` where the whole ladder is asked for.
     pub rung: String,
     /// Platform.
@@ -86,9 +88,9 @@ pub struct GateCell {
     /// Outcome.
     pub verdict: GateVerdict,
     /// The numbers, in short.
-    pub figures: String,
+    pub figures: Text,
     /// One sentence why.
-    pub why: String,
+    pub why: Text,
     /// Further clean pairs that would decide it.
     pub samples_needed: Option<u64>,
     /// The file that the cell rests on; null where it rests on all of them.
@@ -101,7 +103,7 @@ pub struct GateReport {
     /// The worst outcome of all cells; missing when there is none.
     pub verdict: GateVerdict,
     /// The outcome in a sentence.
-    pub headline: String,
+    pub headline: Text,
     /// The thresholds that decided.
     pub policy: Policy,
     /// The cells: first what covers the whole ladder, then by rung, platform and gate.
@@ -125,23 +127,28 @@ pub fn gate(audits: &[Audit], policy: &Policy) -> GateReport {
     GateReport { verdict, headline: headline(&cells), policy: policy.clone(), cells, ignored }
 }
 
-fn headline(cells: &[GateCell]) -> String {
+fn headline(cells: &[GateCell]) -> Text {
     if cells.is_empty() {
-        return "No needle evidence was given: nothing can be decided.".to_owned();
+        return text!(
+            "No needle evidence was given: nothing can be decided.",
+            "没有大海捞针证据：无法判定。"
+        );
     }
     let count = |verdict| cells.iter().filter(|cell| cell.verdict == verdict).count();
-    let parts: Vec<String> = [
-        (GateVerdict::Fail, "fail"),
-        (GateVerdict::Vacuous, "vacuous"),
-        (GateVerdict::Missing, "not measured"),
-        (GateVerdict::Undecided, "undecided for want of proof"),
-        (GateVerdict::Pass, "pass"),
+    let parts: Vec<Text> = [
+        (GateVerdict::Fail, text!("fail", "不通过")),
+        (GateVerdict::Vacuous, text!("vacuous", "空洞")),
+        (GateVerdict::Missing, text!("not measured", "未测量")),
+        (GateVerdict::Undecided, text!("undecided for want of proof", "因证据不足而未定")),
+        (GateVerdict::Pass, text!("pass", "通过")),
     ]
     .into_iter()
-    .filter(|(verdict, _)| count(*verdict) > 0)
-    .map(|(verdict, words)| format!("{} {words}", count(verdict)))
+    .map(|(verdict, words)| (count(verdict), words))
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, words)| text!(language => "{count} {}", "{count} 项{}", words.said(language)))
     .collect();
-    format!("{} gates: {}.", cells.len(), parts.join(", "))
+    let listed = Text::join(&parts, &text!(", ", "，"));
+    text!(language => "{} gates: {}.", "{} 项门禁：{}。", cells.len(), listed.said(language))
 }
 
 /// A file of needle evidence.
@@ -170,19 +177,19 @@ impl<'a> Needle<'a> {
 
 struct Outcome {
     verdict: GateVerdict,
-    figures: String,
-    why: String,
+    figures: Text,
+    why: Text,
     samples_needed: Option<u64>,
 }
 
 impl Outcome {
-    fn new(verdict: GateVerdict, figures: impl Into<String>, why: impl Into<String>) -> Self {
-        Self { verdict, figures: figures.into(), why: why.into(), samples_needed: None }
+    fn new(verdict: GateVerdict, figures: Text, why: Text) -> Self {
+        Self { verdict, figures, why, samples_needed: None }
     }
 
     /// Nothing was measured.
-    fn missing(why: impl Into<String>) -> Self {
-        Self::new(GateVerdict::Missing, "–", why)
+    fn missing(why: Text) -> Self {
+        Self::new(GateVerdict::Missing, Text::same("–"), why)
     }
 }
 
@@ -226,15 +233,20 @@ fn coverage(needles: &[Needle], platform: Platform, limits: &Thresholds) -> Gate
     let (measured, alone, absent) = (rungs(Some(true)), rungs(Some(false)), rungs(None));
     let mut lacks = Vec::new();
     if !absent.is_empty() {
-        lacks.push(format!("no evidence at {}", absent.join(", ")));
+        lacks.push(text!("no evidence at {}", "{} 处没有证据", absent.join(", ")));
     }
     if !alone.is_empty() {
-        lacks.push(format!("only one arm at {}", alone.join(", ")));
+        lacks.push(text!("only one arm at {}", "{} 处只有一个实验臂", alone.join(", ")));
     }
     let (verdict, why) = if lacks.is_empty() {
-        (GateVerdict::Pass, "both arms ran at every rung of the ladder".to_owned())
+        (
+            GateVerdict::Pass,
+            text!("both arms ran at every rung of the ladder", "两个实验臂在每个梯级都运行过"),
+        )
     } else {
-        (GateVerdict::Missing, format!("{} padding lines", lacks.join(" and ")))
+        let lacks = Text::join(&lacks, &text!(" and ", "，"));
+        let why = text!(language => "{} padding lines", "填充行数：{}", lacks.said(language));
+        (GateVerdict::Missing, why)
     };
     GateCell {
         gate: GateKind::Coverage,
@@ -242,7 +254,7 @@ fn coverage(needles: &[Needle], platform: Platform, limits: &Thresholds) -> Gate
         rung: "all".to_owned(),
         platform,
         verdict,
-        figures: format!("{} of {} rungs", measured.len(), limits.ladder.len()),
+        figures: text!("{} of {} rungs", "{} / {} 个梯级", measured.len(), limits.ladder.len()),
         why,
         samples_needed: None,
         file: None,
@@ -252,15 +264,19 @@ fn coverage(needles: &[Needle], platform: Platform, limits: &Thresholds) -> Gate
 /// The margin in integers, then whether the claim says anything, then whether the samples prove it.
 fn recall(needle: &Needle, limits: &Thresholds) -> Outcome {
     let (Some((sut, oracle)), Some(paired)) = (needle.niah.pair(), needle.recomputed.paired.as_ref()) else {
-        return Outcome::missing("an arm is missing: recall is not judged without its oracle");
+        return Outcome::missing(text!(
+            "an arm is missing: recall is not judged without its oracle",
+            "缺少一个实验臂：没有 oracle 就不判定召回率"
+        ));
     };
-    let figures = format!("{}/{} vs {}/{}", sut.hits, sut.n, oracle.hits, oracle.n);
+    let figures = text!("{}/{} vs {}/{}", "{}/{} 对 {}/{}", sut.hits, sut.n, oracle.hits, oracle.n);
     if let Some(finding) = needle.finding(&INTEGRITY) {
         return Outcome::new(GateVerdict::Fail, figures, finding.message.clone());
     }
     if !limits.within_margin(sut.hits, oracle.hits, paired.n) {
-        let why = format!(
+        let why = text!(
             "{} of {} samples apart, more than {} pp",
+            "{1} 个样本中相差 {0} 个，超过 {2} 个百分点",
             sut.hits.abs_diff(oracle.hits),
             paired.n,
             limits.recall_margin_pp
@@ -271,7 +287,11 @@ fn recall(needle: &Needle, limits: &Thresholds) -> Outcome {
         return Outcome::new(GateVerdict::Vacuous, figures, finding.message.clone());
     }
     if needle.audit.verdict == Verdict::Legacy {
-        return Outcome::new(GateVerdict::Missing, figures, "the file's schema proves too little");
+        return Outcome::new(
+            GateVerdict::Missing,
+            figures,
+            text!("the file's schema proves too little", "文件的格式能证明的太少"),
+        );
     }
     decided(paired, limits, figures)
 }
@@ -284,21 +304,30 @@ fn vacuous<'a>(needle: &Needle<'a>) -> Option<&'a Finding> {
 }
 
 /// The point estimate holds; do the samples prove it?
-fn decided(paired: &Paired, limits: &Thresholds, figures: String) -> Outcome {
+fn decided(paired: &Paired, limits: &Thresholds, figures: Text) -> Outcome {
     let bound = round(100.0 * upper_bound(paired.lost, paired.n, limits.confidence), 1);
     let confidence = round(100.0 * limits.confidence, 4);
-    let seen = format!("{} lost of {}: lost recall", paired.lost, paired.n);
+    let seen = text!("{} lost of {}: lost recall", "{1} 对中丢失 {0}：召回损失", paired.lost, paired.n);
     match pairs_needed(paired.lost, paired.n, limits.margin(), limits.confidence) {
         Some(0) => {
-            let why = format!("{seen} is at most {bound} pp (one-sided {confidence} %)");
+            let why = text!(
+                language => "{} is at most {bound} pp (one-sided {confidence} %)",
+                "{}至多 {bound} 个百分点（单侧 {confidence} %）",
+                seen.said(language)
+            );
             Outcome::new(GateVerdict::Pass, figures, why)
         }
         needed => {
             let more = needed.map_or_else(
-                || "no number of samples would decide it".to_owned(),
-                |needed| format!("{needed} more clean pairs decide"),
+                || text!("no number of samples would decide it", "多少样本都无法判定"),
+                |needed| text!("{needed} more clean pairs decide", "再有 {needed} 对无损样本即可判定"),
             );
-            let why = format!("{seen} may be up to {bound} pp; {more}");
+            let why = text!(
+                language => "{} may be up to {bound} pp; {}",
+                "{}可达 {bound} 个百分点；{}",
+                seen.said(language),
+                more.said(language)
+            );
             Outcome { samples_needed: needed, ..Outcome::new(GateVerdict::Undecided, figures, why) }
         }
     }
@@ -307,11 +336,11 @@ fn decided(paired: &Paired, limits: &Thresholds, figures: String) -> Outcome {
 /// Counters prove it, timings can only disprove it, and K/V restored to itself must change no text.
 fn restoration(needle: &Needle, limits: &Thresholds) -> Outcome {
     let Some(sut) = needle.niah.sut() else {
-        return Outcome::missing("the system under test did not run");
+        return Outcome::missing(text!("the system under test did not run", "受测系统没有运行"));
     };
     let identity = identity_check(needle.niah);
     if let Some(Err(why)) = identity {
-        return Outcome::new(GateVerdict::Fail, "–", why);
+        return Outcome::new(GateVerdict::Fail, Text::same("–"), why);
     }
     match needle.niah.restored(&sut.key) {
         Some(counters) => counted(needle, counters, identity.is_some()),
@@ -320,19 +349,31 @@ fn restoration(needle: &Needle, limits: &Thresholds) -> Outcome {
 }
 
 fn counted(needle: &Needle, counters: &Restoration, identity: bool) -> Outcome {
-    let figures = format!("{} layers × {} positions", counters.layers.len(), counters.evicted_positions);
+    let figures = text!(
+        "{} layers × {} positions",
+        "{} 层 × {} 个位置",
+        counters.layers.len(),
+        counters.evicted_positions
+    );
     if !counters.is_complete() {
         let verdict = if counters.evicted_positions == 0 { GateVerdict::Vacuous } else { GateVerdict::Fail };
-        let why = needle
-            .finding(&["RESTORATION_NOT_EXECUTED"])
-            .map_or("not every evicted position was injected", |finding| finding.message.as_str());
+        let why = needle.finding(&["RESTORATION_NOT_EXECUTED"]).map_or_else(
+            || text!("not every evicted position was injected", "并非每个被逐出的位置都被注入"),
+            |finding| finding.message.clone(),
+        );
         return Outcome::new(verdict, figures, why);
     }
-    let why = format!(
-        "every evicted position of every layer was injected, f_θ on {} layers, {:.2} s in all; {}",
+    let checked = if identity {
+        text!("restored to itself, K/V changes no text", "恢复为自身的 K/V 不改变任何文本")
+    } else {
+        text!("no identity check ran", "没有运行恒等检查")
+    };
+    let why = text!(
+        language => "every evicted position of every layer was injected, f_θ on {} layers, {:.2} s in all; {}",
+        "每层的每个被逐出的位置都已注入，f_θ 用于 {} 层，共 {:.2} 秒；{}",
         counters.f_theta_layers(),
         counters.drafter_s + counters.projection_s + counters.capture_s,
-        if identity { "restored to itself, K/V changes no text" } else { "no identity check ran" }
+        checked.said(language)
     );
     Outcome::new(GateVerdict::Pass, figures, why)
 }
@@ -340,26 +381,36 @@ fn counted(needle: &Needle, counters: &Restoration, identity: bool) -> Outcome {
 /// Without counters: a time too short shows that nothing ran, a longer one does not show what was injected.
 fn timed(needle: &Needle, limits: &Thresholds) -> Outcome {
     let longest = needle.recomputed.restoration_s;
-    let figures = longest.map_or_else(|| "–".to_owned(), |seconds| format!("{seconds:.3} s"));
+    let figures =
+        longest.map_or_else(|| Text::same("–"), |seconds| text!("{seconds:.3} s", "{seconds:.3} 秒"));
     if let Some(finding) = needle.finding(&["RESTORATION_NOT_EXECUTED", "SUT_NEVER_RAN"]) {
         return Outcome::new(GateVerdict::Vacuous, figures, finding.message.clone());
     }
     let shortest = limits.min_restoration_s;
     match longest {
-        None => Outcome::missing("the file holds no restoration counters: a flag is no proof"),
+        None => Outcome::missing(text!(
+            "the file holds no restoration counters: a flag is no proof",
+            "文件没有恢复计数器：标志不能作为证明"
+        )),
         Some(seconds) if seconds < shortest => {
-            let why = format!("no sample's restoration took as long as {shortest} s: nothing was restored");
+            let why = text!(
+                "no sample's restoration took as long as {shortest} s: nothing was restored",
+                "没有一个样本的恢复用时达到 {shortest} 秒：没有恢复任何内容"
+            );
             Outcome::new(GateVerdict::Vacuous, figures, why)
         }
         Some(_) => {
-            let why = "restoration took time, but no counters tell what was injected: a time is no proof";
+            let why = text!(
+                "restoration took time, but no counters tell what was injected: a time is no proof",
+                "恢复花了时间，但没有计数器说明注入了什么：用时不能作为证明"
+            );
             Outcome::new(GateVerdict::Undecided, figures, why)
         }
     }
 }
 
 /// The verifier's own K/V, restored, must give the oracle's texts. None when no such arm ran beside an oracle.
-fn identity_check(niah: &Niah) -> Option<Result<(), String>> {
+fn identity_check(niah: &Niah) -> Option<Result<(), Text>> {
     let own = niah.arm("k3_identity_restore").or_else(|| niah.sut().filter(|_| niah.identity))?;
     let oracle = niah.oracle()?;
     let texts = |arm: &Arm| arm.rows.iter().map(|row| row.text.clone()).collect::<Vec<_>>();
@@ -368,9 +419,12 @@ fn identity_check(niah: &Niah) -> Option<Result<(), String>> {
         return Some(Ok(()));
     }
     let same = own_texts.iter().zip(&oracle_texts).filter(|(own, oracle)| own == oracle).count();
-    Some(Err(format!(
+    Some(Err(text!(
         "restored to itself, K/V changes the texts: {same} of {} equal the oracle's, {} hits against {}",
-        oracle.n, own.hits, oracle.hits
+        "恢复为自身的 K/V 改变了文本：{} 段中有 {same} 段与 oracle 相同，命中 {} 对 {}",
+        oracle.n,
+        own.hits,
+        oracle.hits
     )))
 }
 
@@ -390,14 +444,24 @@ fn memory(needle: &Needle, limits: &Thresholds) -> Outcome {
         (Some(figure), _) => {
             let under = figure.bytes < limits.memory_limit_bytes();
             let verdict = if under { GateVerdict::Pass } else { GateVerdict::Fail };
-            Outcome::new(verdict, gib(figure.bytes), format!("{} ({})", figure.label, figure.kind.label()))
+            let kind = figure.kind.label();
+            let why =
+                text!(language => "{} ({})", "{}（{}）", figure.label.said(language), kind.said(language));
+            Outcome::new(verdict, Text::same(gib(figure.bytes)), why)
         }
-        (None, Some(figure)) => Outcome::missing(format!(
-            "nothing of device or process was measured; {} of {} is a {}",
-            figure.label,
-            gib(figure.bytes),
-            figure.kind.label()
+        (None, Some(figure)) => {
+            let kind = figure.kind.label();
+            Outcome::missing(text!(
+                language => "nothing of device or process was measured; {} of {} is a {}",
+                "没有测量设备或进程的内存；{} {} 属于“{}”",
+                figure.label.said(language),
+                gib(figure.bytes),
+                kind.said(language)
+            ))
+        }
+        (None, None) => Outcome::missing(text!(
+            "no memory figure was measured in this run",
+            "这次运行没有测量任何内存数字"
         )),
-        (None, None) => Outcome::missing("no memory figure was measured in this run"),
     }
 }

@@ -1,6 +1,7 @@
 //! One model for every needle file, whatever wrote it.
 
 use crate::stats::Interval;
+use crate::{Text, text};
 use niah::Sample;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -222,13 +223,13 @@ pub enum MemoryKind {
 
 impl MemoryKind {
     /// The kind in words.
-    pub fn label(self) -> &'static str {
+    pub fn label(self) -> Text {
         match self {
-            Self::AllocatorPeak => "measured peak",
-            Self::DeviceSampled => "device, sampled",
-            Self::ProcessFootprint => "process footprint",
-            Self::KvCounted => "counted K/V",
-            Self::Formula => "formula",
+            Self::AllocatorPeak => text!("measured peak", "实测峰值"),
+            Self::DeviceSampled => text!("device, sampled", "设备采样"),
+            Self::ProcessFootprint => text!("process footprint", "进程占用"),
+            Self::KvCounted => text!("counted K/V", "K/V 计数"),
+            Self::Formula => text!("formula", "公式"),
         }
     }
 
@@ -244,7 +245,7 @@ pub struct MemoryFigure {
     /// Arm.
     pub arm: String,
     /// What it is.
-    pub label: String,
+    pub label: Text,
     /// Bytes.
     pub bytes: u64,
     /// How it came about.
@@ -267,12 +268,12 @@ pub enum TimeScope {
 
 impl TimeScope {
     /// The scope in words.
-    pub fn label(self) -> &'static str {
+    pub fn label(self) -> Text {
         match self {
-            Self::EndToEnd => "prefill and decode",
-            Self::DecodeOnly => "decode only",
-            Self::Reforward => "re-forward for every token",
-            Self::Unstated => "scope not stated",
+            Self::EndToEnd => text!("prefill and decode", "预填充和解码"),
+            Self::DecodeOnly => text!("decode only", "仅解码"),
+            Self::Reforward => text!("re-forward for every token", "每个词元重新前向"),
+            Self::Unstated => text!("scope not stated", "范围未注明"),
         }
     }
 }
@@ -379,22 +380,22 @@ impl Restoration {
     }
 
     /// How many layers got what, in words: `4 from f_θ, 2 captured`.
-    pub fn layers_in_words(&self) -> String {
+    pub fn layers_in_words(&self) -> Text {
         let count =
             |positions: fn(&RestoredLayer) -> u64| self.layers.iter().filter(|l| positions(l) > 0).count();
         let kinds = [
-            (count(|layer| layer.from_f_theta), "from f_θ"),
-            (count(|layer| layer.from_mix), "mixed"),
-            (count(|layer| layer.from_noise), "noise"),
-            (count(|layer| layer.hidden), "hidden"),
-            (count(|layer| layer.from_capture), "captured"),
+            (count(|layer| layer.from_f_theta), text!("from f_θ", "层来自 f_θ")),
+            (count(|layer| layer.from_mix), text!("mixed", "层为混合")),
+            (count(|layer| layer.from_noise), text!("noise", "层为噪声")),
+            (count(|layer| layer.hidden), text!("hidden", "层被隐藏")),
+            (count(|layer| layer.from_capture), text!("captured", "层为捕获值")),
         ];
-        let words: Vec<String> = kinds
+        let words: Vec<Text> = kinds
             .iter()
             .filter(|(count, _)| *count > 0)
-            .map(|(count, what)| format!("{count} {what}"))
+            .map(|(count, what)| text!(language => "{count} {}", "{count} {}", what.said(language)))
             .collect();
-        if words.is_empty() { "none".to_owned() } else { words.join(", ") }
+        if words.is_empty() { text!("none", "无") } else { Text::join(&words, &text!(", ", "，")) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! From a document to the one model of needle evidence.
 
 use crate::json::{At, integer, median, round, whole};
+use crate::labels::memory_label;
 use crate::model::{
     Acceptance, Arm, ArmAttention, ArmFidelity, CURRENT, DRIVER, MemoryFigure, MemoryKind, Niah, NiahKind,
     PEAK, PromptFit, Provenance, Restoration, Row, Settings, ThroughputFigure, TimeScope,
@@ -234,7 +235,7 @@ fn memory(value: &Value, kind: NiahKind) -> Vec<MemoryFigure> {
         let mut push = |label: &str, bytes: Option<u64>, kind| {
             figures.extend(bytes.map(|bytes| MemoryFigure {
                 arm: arm.clone(),
-                label: label.to_owned(),
+                label: memory_label(label),
                 bytes,
                 kind,
             }));
@@ -252,7 +253,7 @@ fn memory(value: &Value, kind: NiahKind) -> Vec<MemoryFigure> {
     let mut of_sut = |label: &str, bytes: Option<f64>, figure_kind| {
         figures.extend(bytes.filter(|bytes| *bytes >= 0.0).map(|bytes| MemoryFigure {
             arm: kind.sut().to_owned(),
-            label: label.to_owned(),
+            label: memory_label(label),
             bytes: bytes.round() as u64,
             kind: figure_kind,
         }));

@@ -314,7 +314,11 @@ fn pointers_lead_to_the_claim() {
         for finding in audited(document.clone()).findings {
             let claim = document.pointer(&finding.pointer);
             assert!(claim.is_some(), "{} points at {}", finding.code, finding.pointer);
-            assert!(!finding.why.is_empty() && !finding.fix.is_empty(), "{} is not explained", finding.code);
+            assert!(
+                !finding.why.en().is_empty() && !finding.fix.en().is_empty(),
+                "{} is not explained",
+                finding.code
+            );
         }
     }
 }

@@ -20,13 +20,13 @@ fn every_file_of_the_corpus_is_audited_and_gated() {
     let silent: Vec<String> = evidence::gate(&audits, &evidence::Policy::built_in())
         .cells
         .iter()
-        .filter(|cell| cell.why.is_empty())
+        .filter(|cell| cell.why.en().is_empty())
         .map(|cell| format!("{:?} {:?} {:?}", cell.file, cell.gate, cell.verdict))
         .collect();
     assert!(silent.is_empty(), "no reason given: {silent:#?}");
     for finding in audits.iter().flat_map(|audit| &audit.findings) {
         assert!(
-            !finding.message.is_empty() && !finding.why.is_empty() && !finding.fix.is_empty(),
+            !finding.message.en().is_empty() && !finding.why.en().is_empty() && !finding.fix.en().is_empty(),
             "{}",
             finding.code
         );

@@ -55,10 +55,10 @@ fn every_rung_is_asked_for_on_both_platforms() {
     files[6].value["results"].as_object_mut().unwrap().remove("oracle");
     let report = gates(&files, &Policy::built_in());
     let cuda = coverage(&report, Platform::Cuda);
-    assert_eq!((cuda.verdict, cuda.figures.as_str()), (GateVerdict::Pass, "5 of 5 rungs"));
+    assert_eq!((cuda.verdict, cuda.figures.en()), (GateVerdict::Pass, "5 of 5 rungs"));
     let mac = coverage(&report, Platform::Mac);
-    assert_eq!((mac.verdict, mac.figures.as_str()), (GateVerdict::Missing, "1 of 5 rungs"));
-    assert_eq!(mac.why, "no evidence at 1100, 3200, 5000 and only one arm at 70 padding lines");
+    assert_eq!((mac.verdict, mac.figures.en()), (GateVerdict::Missing, "1 of 5 rungs"));
+    assert_eq!(mac.why.en(), "no evidence at 1100, 3200, 5000 and only one arm at 70 padding lines");
     assert!(mac.file.is_none());
 }
 
@@ -96,18 +96,18 @@ fn nothing_given_decides_nothing() {
 fn counters_prove_restoration_and_the_identity_arm_is_checked() {
     let whole = cell(&fixture(), GateKind::Restoration);
     assert_eq!(whole.verdict, GateVerdict::Pass);
-    assert!(whole.why.contains("restored to itself, K/V changes no text"), "{}", whole.why);
+    assert!(whole.why.en().contains("restored to itself, K/V changes no text"), "{}", whole.why.en());
     let mut file = fixture();
     file.value["results"].as_object_mut().unwrap().remove("k3_identity_restore");
     let unchecked = cell(&file, GateKind::Restoration);
     assert_eq!(unchecked.verdict, GateVerdict::Pass);
-    assert!(unchecked.why.contains("no identity check ran"), "{}", unchecked.why);
+    assert!(unchecked.why.en().contains("no identity check ran"), "{}", unchecked.why.en());
     let other = edited(
         GateKind::Restoration,
         &[("/results/k3_identity_restore/per_sample_decoded/0", json!("BETA"))],
     );
     assert_eq!(other.verdict, GateVerdict::Fail);
-    assert!(other.why.contains("1 of 2 equal the oracle's, 1 hits against 2"), "{}", other.why);
+    assert!(other.why.en().contains("1 of 2 equal the oracle's, 1 hits against 2"), "{}", other.why.en());
 }
 
 /// The fixture as a file of the reference: no provenance, no counters.
@@ -125,9 +125,9 @@ fn of_the_reference(build_s: Value) -> File {
 #[test]
 fn a_time_is_no_proof() {
     let slow = cell(&of_the_reference(json!(1.5)), GateKind::Restoration);
-    assert_eq!((slow.verdict, slow.figures.as_str()), (GateVerdict::Undecided, "1.500 s"));
+    assert_eq!((slow.verdict, slow.figures.en()), (GateVerdict::Undecided, "1.500 s"));
     let instant = cell(&of_the_reference(json!(0.001)), GateKind::Restoration);
-    assert_eq!(instant.verdict, GateVerdict::Vacuous, "{}", instant.why);
+    assert_eq!(instant.verdict, GateVerdict::Vacuous, "{}", instant.why.en());
     let untimed = cell(&of_the_reference(Value::Null), GateKind::Restoration);
     assert_eq!(untimed.verdict, GateVerdict::Missing);
 }
@@ -146,9 +146,9 @@ fn only_measured_memory_counts() {
     assert_eq!(of(memory("engine_process", "process-footprint", 25 * GIB)).verdict, GateVerdict::Fail);
     let formula = of(memory("k3_cross_model", "formula", GIB));
     assert_eq!(formula.verdict, GateVerdict::Missing);
-    assert_eq!(formula.why, "nothing of device or process was measured; peak of 1.00 GiB is a formula");
+    assert_eq!(formula.why.en(), "nothing of device or process was measured; peak of 1.00 GiB is a formula");
     let oracle = of(memory("oracle", "allocator-peak", 60 * GIB));
-    assert_eq!(oracle.verdict, GateVerdict::Missing, "the oracle need not fit: {}", oracle.why);
+    assert_eq!(oracle.verdict, GateVerdict::Missing, "the oracle need not fit: {}", oracle.why.en());
 }
 
 fn policy(text: &str) -> Result<Policy, String> {
@@ -166,14 +166,14 @@ fn thresholds_come_from_the_policy() {
     let report = gates(&[fixture()], &strict);
     assert_eq!(report.policy, strict);
     assert_eq!(report.cells.len(), 4);
-    assert_eq!(report.cells[0].verdict, GateVerdict::Pass, "{}", report.cells[0].why);
+    assert_eq!(report.cells[0].verdict, GateVerdict::Pass, "{}", report.cells[0].why.en());
     assert_eq!(
-        (report.cells[3].title.as_str(), report.cells[3].verdict),
+        (report.cells[3].title.en(), report.cells[3].verdict),
         ("Memory under 0.001 GiB", GateVerdict::Fail)
     );
     let wide = gates(&[fixture()], &policy("recall_margin_pp = 50\nconfidence = 0.5").unwrap());
     let recall = wide.cells.iter().find(|cell| cell.gate == GateKind::Recall).unwrap();
-    assert_eq!((recall.title.as_str(), recall.verdict), ("Recall within 50 pp", GateVerdict::Pass));
+    assert_eq!((recall.title.en(), recall.verdict), ("Recall within 50 pp", GateVerdict::Pass));
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn recall_of_nothing_says_nothing() {
         file.value["results"][arm] = none;
     }
     let recall = cell(&file, GateKind::Recall);
-    assert_eq!(recall.verdict, GateVerdict::Vacuous, "{}", recall.why);
+    assert_eq!(recall.verdict, GateVerdict::Vacuous, "{}", recall.why.en());
 }
 
 #[test]

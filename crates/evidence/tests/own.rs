@@ -93,7 +93,7 @@ fn counters_decide_whether_restoration_ran() {
     assert!(short.has("RESTORATION_NOT_EXECUTED"));
     assert_eq!(short.verdict, Verdict::Vacuous);
     assert_eq!(gate_of(&short).verdict, GateVerdict::Fail);
-    assert!(gate_of(&short).why.contains("layer 3 got 1 of"), "{}", gate_of(&short).why);
+    assert!(gate_of(&short).why.en().contains("layer 3 got 1 of"), "{}", gate_of(&short).why.en());
     let none = edited("/restoration", json!({}));
     assert!(none.has("RESTORATION_NOT_EXECUTED"));
     assert_ne!(gate_of(&none).verdict, GateVerdict::Pass, "a flag is no proof");
@@ -131,7 +131,7 @@ fn comparing_names_the_first_difference() {
     assert_eq!(changed.class, PairClass::Ab);
     let recall = changed.axes.iter().find(|axis| axis.name == AxisName::Recall).unwrap();
     assert_eq!(recall.scope, Scope::Whole);
-    assert_eq!(recall.reason, "S5 differs: on against off");
+    assert_eq!(recall.reason.en(), "S5 differs: on against off");
 }
 
 #[test]

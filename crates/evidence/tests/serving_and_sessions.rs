@@ -32,7 +32,10 @@ fn fires(value: &Value, code: &str, pointer: &str, data: Value) {
     let found = found.unwrap_or_else(|| panic!("{code} not in {:?}", codes(&audit)));
     assert_eq!(found.pointer, pointer, "{code}");
     assert_eq!(plain(&Value::Object(found.data.clone())), plain(&data), "{code}");
-    assert!(!found.message.is_empty() && !found.why.is_empty() && !found.fix.is_empty(), "{code}");
+    assert!(
+        !found.message.en().is_empty() && !found.why.en().is_empty() && !found.fix.en().is_empty(),
+        "{code}"
+    );
 }
 
 fn silent(value: &Value, code: &str) {

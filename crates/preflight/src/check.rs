@@ -1,5 +1,6 @@
 //! What a check says.
 
+use evidence::Text;
 use protocol::ErrorReport;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -51,15 +52,15 @@ pub struct Check {
     /// Part it looks at.
     pub group: Group,
     /// Title of the row.
-    pub title: String,
+    pub title: Text,
     /// Outcome.
     pub status: Status,
     /// What was measured, with units.
-    pub measured: String,
+    pub measured: Text,
     /// Why it matters.
-    pub why: String,
+    pub why: Text,
     /// What to do; empty when it passes.
-    pub hint: String,
+    pub hint: Text,
     /// A command that does it, to copy; empty where there is none.
     pub command: String,
     /// Whether the program can fix it by itself.
@@ -74,8 +75,9 @@ pub struct Check {
 #[derive(Clone, Debug)]
 pub(crate) struct Finding {
     pub status: Status,
-    pub measured: String,
-    pub hint: String,
+    pub measured: Text,
+    /// Boxed, so that what a look stops at is small.
+    pub hint: Box<Text>,
     pub command: String,
     pub fixable: bool,
     /// Seconds, where the engine took them.
@@ -83,25 +85,24 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    fn new(status: Status, measured: impl Into<String>, hint: impl Into<String>) -> Self {
-        let (measured, hint) = (measured.into(), hint.into());
-        Self { status, measured, hint, command: String::new(), fixable: false, seconds: None }
+    fn new(status: Status, measured: Text, hint: Text) -> Self {
+        Self { status, measured, hint: Box::new(hint), command: String::new(), fixable: false, seconds: None }
     }
 
-    pub(crate) fn pass(measured: impl Into<String>) -> Self {
-        Self::new(Status::Pass, measured, "")
+    pub(crate) fn pass(measured: Text) -> Self {
+        Self::new(Status::Pass, measured, Text::default())
     }
 
-    pub(crate) fn warn(measured: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub(crate) fn warn(measured: Text, hint: Text) -> Self {
         Self::new(Status::Warn, measured, hint)
     }
 
-    pub(crate) fn fail(measured: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub(crate) fn fail(measured: Text, hint: Text) -> Self {
         Self::new(Status::Fail, measured, hint)
     }
 
-    pub(crate) fn skipped(why: impl Into<String>) -> Self {
-        Self::new(Status::Skipped, why, "")
+    pub(crate) fn skipped(why: Text) -> Self {
+        Self::new(Status::Skipped, why, Text::default())
     }
 
     pub(crate) fn fixable(self) -> Self {
@@ -117,9 +118,10 @@ impl Finding {
     }
 }
 
+/// What an engine reports is English.
 impl From<&ErrorReport> for Finding {
     fn from(report: &ErrorReport) -> Self {
-        Self::fail(&report.message, &report.hint)
+        Self::fail(Text::same(&report.message), Text::same(&report.hint))
     }
 }
 

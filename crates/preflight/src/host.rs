@@ -2,6 +2,7 @@
 
 use crate::check::{Finding, Found, Group};
 use crate::{Place, Row};
+use evidence::{Text, text};
 use protocol::Forecast;
 use std::path::Path;
 
@@ -9,36 +10,45 @@ pub(crate) const ROWS: &[Row] = &[
     Row {
         id: "host-system",
         group: Group::Host,
-        title: "System",
-        why: "Evidence names the machine that it comes from.",
+        title: Text::fixed("System", "系统"),
+        why: Text::fixed("Evidence names the machine that it comes from.", "证据要注明它来自哪台机器。"),
         look: system,
     },
     Row {
         id: "host-memory",
         group: Group::Host,
-        title: "Memory free",
-        why: "A machine that swaps measures its disk, not the model.",
+        title: Text::fixed("Memory free", "可用内存"),
+        why: Text::fixed(
+            "A machine that swaps measures its disk, not the model.",
+            "发生换页的机器测到的是硬盘，不是模型。",
+        ),
         look: memory,
     },
     Row {
         id: "host-disk",
         group: Group::Host,
-        title: "Disk free",
-        why: "Evidence that cannot be written is lost.",
+        title: Text::fixed("Disk free", "可用磁盘"),
+        why: Text::fixed("Evidence that cannot be written is lost.", "写不下来的证据就丢失了。"),
         look: disk,
     },
     Row {
         id: "host-power",
         group: Group::Host,
-        title: "Power",
-        why: "On battery or in low-power mode a laptop computes slower; its times compare with nothing.",
+        title: Text::fixed("Power", "供电"),
+        why: Text::fixed(
+            "On battery or in low-power mode a laptop computes slower; its times compare with nothing.",
+            "用电池或处于低电量模式时，笔记本计算较慢；其用时无从比较。",
+        ),
         look: power,
     },
     Row {
         id: "host-thermal",
         group: Group::Host,
-        title: "Temperature",
-        why: "A machine that is hot already slows down during the run.",
+        title: Text::fixed("Temperature", "温度"),
+        why: Text::fixed(
+            "A machine that is hot already slows down during the run.",
+            "已经过热的机器在运行期间会降速。",
+        ),
         look: thermal,
     },
 ];
@@ -51,8 +61,9 @@ const HEADROOM: f64 = 1.25;
 
 fn system(place: &Place<'_>) -> Found {
     let host = &place.hello()?.host;
-    Ok(Finding::pass(format!(
+    Ok(Finding::pass(text!(
         "{} · {} · {} · {} cores · {:.1} GiB",
+        "{} · {} · {} · {} 核 · {:.1} GiB",
         host.os,
         host.arch,
         host.cpu,
@@ -66,34 +77,53 @@ fn memory(place: &Place<'_>) -> Found {
     let device = inspection.device.found.as_ref().ok().copied().flatten();
     // One that shares the main memory does not tell what of it is in use.
     let free = device.and_then(|device| Some(device.total_bytes.saturating_sub(device.used_bytes?)));
-    let (free, whose) = match free {
-        Some(free) => (free, " on the GPU"),
-        None => (main_memory()?, ""),
+    let (free, told) = match free {
+        Some(free) => (free, text!("{:.1} GiB free on the GPU", "GPU 可用 {:.1} GiB", free as f64 / GIB)),
+        None => {
+            let free = main_memory()?;
+            (free, text!("{:.1} GiB free", "可用 {:.1} GiB", free as f64 / GIB))
+        }
     };
-    let free_text = format!("{:.1} GiB free{whose}", free as f64 / GIB);
     let Some(Forecast { weights, kv, positions }) = inspection.forecast else {
-        return Err(Finding::skipped(format!("{free_text}; no forecast, because the pack cannot be read")));
+        return Err(Finding::skipped(text!(
+            language => "{}; no forecast, because the pack cannot be read",
+            "{}；模型包无法读取，因此没有预测",
+            told.said(language)
+        )));
     };
     let needed = (weights + kv) as f64;
-    let measured = format!(
-        "{free_text}; by formula the run holds {:.3} GiB: weights {:.3}, K/V {:.3} at {positions} positions",
+    let measured = text!(
+        language => "{}; by formula the run holds {:.3} GiB: weights {:.3}, K/V {:.3} at {positions} positions",
+        "{}；按公式这次运行占用 {:.3} GiB：权重 {:.3}，K/V {:.3}（{positions} 个位置）",
+        told.said(language),
         needed / GIB,
         weights as f64 / GIB,
         kv as f64 / GIB
     );
     if (free as f64) < needed {
-        let hint = "close other programs, leave out long rungs, or run on a machine with more memory";
+        let hint = text!(
+            "close other programs, leave out long rungs, or run on a machine with more memory",
+            "关闭其他程序，去掉较长的梯级，或在内存更大的机器上运行"
+        );
         return Err(Finding::fail(measured, hint));
     }
     if (free as f64) < HEADROOM * needed {
-        return Err(Finding::warn(measured, "close other programs: activations need room as well"));
+        return Err(Finding::warn(
+            measured,
+            text!("close other programs: activations need room as well", "关闭其他程序：激活值也需要空间"),
+        ));
     }
     Ok(Finding::pass(measured))
 }
 
 /// Bytes of main memory that this process can still get.
 fn main_memory() -> Result<u64, Finding> {
-    let unknown = |_| Finding::skipped("the system does not say how much memory is free");
+    let unknown = |_| {
+        Finding::skipped(text!(
+            "the system does not say how much memory is free",
+            "系统没有说明有多少可用内存"
+        ))
+    };
     let mut system = sysinfo::System::new().map_err(unknown)?;
     system.refresh_memory();
     let of_group = system.cgroup_limits().map_or(u64::MAX, |limits| limits.free_memory);
@@ -106,14 +136,17 @@ fn disk(place: &Place<'_>) -> Found {
     let existing = folder.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
     let at = existing.canonicalize().unwrap_or_else(|_| existing.to_owned());
     let disks = sysinfo::Disks::new_with_refreshed_list()
-        .map_err(|_| Finding::skipped("the system does not list its disks"))?;
+        .map_err(|_| Finding::skipped(text!("the system does not list its disks", "系统没有列出磁盘")))?;
     let holding = disks.iter().filter(|disk| at.starts_with(disk.mount_point()));
     let Some(disk) = holding.max_by_key(|disk| disk.mount_point().as_os_str().len()) else {
-        return Err(Finding::skipped("the system does not say which disk holds the evidence"));
+        return Err(Finding::skipped(text!(
+            "the system does not say which disk holds the evidence",
+            "系统没有说明证据在哪个磁盘上"
+        )));
     };
-    let measured = format!("{:.1} GiB free", disk.available_space() as f64 / GIB);
+    let measured = text!("{:.1} GiB free", "可用 {:.1} GiB", disk.available_space() as f64 / GIB);
     if disk.available_space() < DISK_AT_LEAST {
-        return Err(Finding::warn(measured, "free at least 1 GiB"));
+        return Err(Finding::warn(measured, text!("free at least 1 GiB", "至少腾出 1 GiB")));
     }
     Ok(Finding::pass(measured))
 }
@@ -130,12 +163,21 @@ struct Power {
 }
 
 fn power(_: &Place<'_>) -> Found {
-    let power = read_power().ok_or_else(|| Finding::skipped("the system does not say what supplies it"))?;
+    let power = read_power().ok_or_else(|| {
+        Finding::skipped(text!("the system does not say what supplies it", "系统没有说明供电方式"))
+    })?;
     match power {
-        Power { on_battery: true, .. } => Err(Finding::warn("on battery", "connect the power supply")),
-        Power { saving: true, .. } => Err(Finding::warn("low-power mode is on", "turn low-power mode off")),
-        Power { battery: true, .. } => Ok(Finding::pass("connected, low-power mode off")),
-        _ => Ok(Finding::pass("no battery")),
+        Power { on_battery: true, .. } => {
+            Err(Finding::warn(text!("on battery", "使用电池"), text!("connect the power supply", "接上电源")))
+        }
+        Power { saving: true, .. } => Err(Finding::warn(
+            text!("low-power mode is on", "低电量模式已开启"),
+            text!("turn low-power mode off", "关闭低电量模式"),
+        )),
+        Power { battery: true, .. } => {
+            Ok(Finding::pass(text!("connected, low-power mode off", "已接电源，低电量模式关闭")))
+        }
+        _ => Ok(Finding::pass(text!("no battery", "没有电池"))),
     }
 }
 
@@ -204,45 +246,47 @@ fn power_of_sysfs(root: &Path) -> Option<Power> {
 }
 
 fn thermal(_: &Place<'_>) -> Found {
-    let heat = read_heat().ok_or_else(|| Finding::skipped("the system tells no temperature"))?;
+    let heat = read_heat()
+        .ok_or_else(|| Finding::skipped(text!("the system tells no temperature", "系统没有提供温度")))?;
     heat.map_or_else(
-        |hot| Err(Finding::warn(hot, "let it cool down, free its vents")),
+        |hot| Err(Finding::warn(hot, text!("let it cool down, free its vents", "让它冷却，清理通风口"))),
         |cool| Ok(Finding::pass(cool)),
     )
 }
 
 #[cfg(target_os = "macos")]
-fn read_heat() -> Option<Result<String, String>> {
+fn read_heat() -> Option<Result<Text, Text>> {
     heat_of_pmset(&told("pmset", &["-g", "therm"])?)
 }
 
 #[cfg(target_os = "linux")]
-fn read_heat() -> Option<Result<String, String>> {
+fn read_heat() -> Option<Result<Text, Text>> {
     heat_of_sysfs(Path::new("/sys"))
 }
 
 #[cfg(not(any(target_os = "macos", target_os = "linux")))]
-fn read_heat() -> Option<Result<String, String>> {
+fn read_heat() -> Option<Result<Text, Text>> {
     None
 }
 
 /// The speed that the system allows its processor, percent; less than 100 when it is hot.
 #[cfg(any(target_os = "macos", test))]
-fn heat_of_pmset(text: &str) -> Option<Result<String, String>> {
+fn heat_of_pmset(text: &str) -> Option<Result<Text, Text>> {
     let limit = text.lines().find_map(|line| line.trim().strip_prefix("CPU_Speed_Limit"));
     let Some(limit) = limit else {
         let quiet = text.contains("No thermal warning level has been recorded");
-        return quiet.then(|| Ok("no thermal warning".to_owned()));
+        return quiet.then(|| Ok(text!("no thermal warning", "没有过热警告")));
     };
     let percent: u32 =
         limit.trim_start_matches(|c: char| c == '=' || c.is_whitespace()).trim().parse().ok()?;
-    let measured = format!("processor allowed {percent} % of its speed");
+    let measured =
+        text!("processor allowed {percent} % of its speed", "处理器只允许以 {percent} % 的速度运行");
     Some(if percent < 100 { Err(measured) } else { Ok(measured) })
 }
 
 /// The hottest zone, and whether one has reached the point from which the system slows down.
 #[cfg(any(target_os = "linux", test))]
-fn heat_of_sysfs(root: &Path) -> Option<Result<String, String>> {
+fn heat_of_sysfs(root: &Path) -> Option<Result<Text, Text>> {
     let millidegrees = |path: &Path| std::fs::read_to_string(path).ok()?.trim().parse::<i64>().ok();
     let mut hottest: Option<i64> = None;
     let mut hot = false;
@@ -258,8 +302,12 @@ fn heat_of_sysfs(root: &Path) -> Option<Result<String, String>> {
                 && limit.is_some_and(|limit| limit > 0 && now >= limit)
         });
     }
-    let measured = format!("hottest zone {:.0} °C", hottest? as f64 / 1e3);
-    Some(if hot { Err(format!("{measured}: the system slows down")) } else { Ok(measured) })
+    let measured = text!("hottest zone {:.0} °C", "最热区域 {:.0} °C", hottest? as f64 / 1e3);
+    Some(if hot {
+        Err(text!(language => "{}: the system slows down", "{}：系统会降速", measured.said(language)))
+    } else {
+        Ok(measured)
+    })
 }
 
 #[cfg(test)]
@@ -298,7 +346,7 @@ mod tests {
         assert_eq!(mains, Power::default());
         assert_eq!(
             heat_of_pmset("Note: No thermal warning level has been recorded\n"),
-            Some(Ok("no thermal warning".into()))
+            Some(Ok(text!("no thermal warning", "没有过热警告")))
         );
         assert!(heat_of_pmset("CPU_Scheduler_Limit \t= 100\nCPU_Speed_Limit \t= 62\n").unwrap().is_err());
         assert_eq!(heat_of_pmset("something else"), None);
@@ -311,7 +359,7 @@ mod tests {
         file(root.path(), "class/thermal/thermal_zone0/temp", "61000\n");
         file(root.path(), "class/thermal/thermal_zone0/trip_point_0_type", "passive\n");
         file(root.path(), "class/thermal/thermal_zone0/trip_point_0_temp", "95000\n");
-        assert_eq!(heat_of_sysfs(root.path()), Some(Ok("hottest zone 61 °C".into())));
+        assert_eq!(heat_of_sysfs(root.path()), Some(Ok(text!("hottest zone 61 °C", "最热区域 61 °C"))));
         file(root.path(), "class/thermal/thermal_zone0/temp", "96000\n");
         assert!(heat_of_sysfs(root.path()).unwrap().is_err());
     }

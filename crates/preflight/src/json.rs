@@ -1,6 +1,7 @@
 //! JSON files: read whole, changed in one place only.
 
 use crate::check::Finding;
+use evidence::{Text, text};
 use serde_json::Value;
 use std::ops::Range;
 use std::path::Path;
@@ -10,9 +11,13 @@ const CAP: u64 = 64 << 20;
 /// A JSON file that must be there and be valid.
 pub(crate) fn read(path: &Path) -> Result<Value, Finding> {
     let bytes = files::read_regular(path, CAP)
-        .map_err(|e| Finding::fail(e.to_string(), "download or copy the file"))?;
-    serde_json::from_slice(&bytes)
-        .map_err(|e| Finding::fail(format!("{} is not JSON: {e}", path.display()), "copy the file again"))
+        .map_err(|e| Finding::fail(Text::same(e), text!("download or copy the file", "下载或复制该文件")))?;
+    serde_json::from_slice(&bytes).map_err(|e| {
+        Finding::fail(
+            text!("{} is not JSON: {e}", "{} 不是 JSON：{e}", path.display()),
+            text!("copy the file again", "重新复制该文件"),
+        )
+    })
 }
 
 /// Where the value of `key` stands in the text of an object, which must be valid JSON. None without the key, or with two

@@ -24,6 +24,7 @@ pub use fix::{Change, FixError, Fixed, apply, fixes, preview, undo};
 pub use specification::DECIDING_SAMPLES;
 
 use check::{Finding, Found};
+use evidence::{Text, text};
 use protocol::{ErrorReport, Hello, Inspection, Pack, PackError, RunSpec};
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -79,8 +80,8 @@ pub enum PreflightError {
 struct Row {
     id: &'static str,
     group: Group,
-    title: &'static str,
-    why: &'static str,
+    title: Text,
+    why: Text,
     look: fn(&Place<'_>) -> Found,
 }
 
@@ -109,7 +110,7 @@ struct Place<'a> {
 
 impl Place<'_> {
     fn pack(&self) -> Result<&Pack, Finding> {
-        self.pack.as_ref().map_err(|_| Finding::skipped("the manifest cannot be used"))
+        self.pack.as_ref().map_err(|_| Finding::skipped(text!("the manifest cannot be used", "清单无法使用")))
     }
 
     fn engine(&self) -> &EngineAnswer {
@@ -126,7 +127,10 @@ impl Place<'_> {
     }
 
     fn hello(&self) -> Result<&Hello, Finding> {
-        self.engine().hello.as_ref().map_err(|_| Finding::skipped("the engine did not answer"))
+        self.engine()
+            .hello
+            .as_ref()
+            .map_err(|_| Finding::skipped(text!("the engine did not answer", "引擎没有应答")))
     }
 
     fn inspection(&self) -> Result<&Inspection, Finding> {
@@ -136,7 +140,7 @@ impl Place<'_> {
     }
 
     fn run(&self) -> Result<&PlannedRun, Finding> {
-        self.subject.run.as_ref().ok_or_else(|| Finding::skipped("no run is meant"))
+        self.subject.run.as_ref().ok_or_else(|| Finding::skipped(text!("no run is meant", "没有计划的运行")))
     }
 
     fn check(&self, row: &Row) -> Check {
@@ -147,11 +151,11 @@ impl Place<'_> {
         Check {
             id: row.id.to_owned(),
             group: row.group,
-            title: row.title.to_owned(),
+            title: row.title.clone(),
             status: found.status,
             measured: found.measured,
-            why: row.why.to_owned(),
-            hint: found.hint,
+            why: row.why.clone(),
+            hint: *found.hint,
             command: found.command,
             fixable: found.fixable,
             undoable: fix::is_undoable(self.subject, row.id),

@@ -1,6 +1,7 @@
 //! Is a machine elsewhere fit for runs? Its engine has told all of this over ssh.
 
 use crate::check::{Check, Finding, Group};
+use evidence::{Text, text};
 use protocol::{ErrorReport, FoundPack, Hello, Worker};
 
 const MEMORY_AT_LEAST: u64 = 2 << 30;
@@ -27,23 +28,74 @@ pub struct WorkerFacts<'a> {
 
 type Look = fn(&WorkerFacts<'_>) -> Finding;
 
-const ROWS: &[(&str, &str, &str, Look)] = &[
-    ("worker-reached", "Reached", "A run over there needs the way there only to be read.", reached),
-    ("worker-key", "Host key", "Whoever shows another key is another machine.", key),
+const ROWS: &[(&str, Text, Text, Look)] = &[
+    (
+        "worker-reached",
+        Text::fixed("Reached", "已连接"),
+        Text::fixed(
+            "A run over there needs the way there only to be read.",
+            "在那边运行时，连接只用于读取。",
+        ),
+        reached,
+    ),
+    (
+        "worker-key",
+        Text::fixed("Host key", "主机密钥"),
+        Text::fixed("Whoever shows another key is another machine.", "出示其他密钥的就是另一台机器。"),
+        key,
+    ),
     (
         "worker-program",
-        "Program",
-        "Trials of two versions are two kinds of trials; evidence never mixes them.",
+        Text::fixed("Program", "程序"),
+        Text::fixed(
+            "Trials of two versions are two kinds of trials; evidence never mixes them.",
+            "两个版本的试验是两种试验；证据绝不混用。",
+        ),
         program,
     ),
-    ("worker-devices", "Devices", "A run on the CPU of a GPU box is slow for nothing.", devices),
-    ("worker-memory", "Memory free", "A machine that swaps measures its disk, not the model.", memory),
-    ("worker-disk", "Disk free", "The worker's journal is what survives a lost connection.", disk),
-    ("worker-packs", "Model packs", "Packs do not travel; a run names one by its digest.", packs),
+    (
+        "worker-devices",
+        Text::fixed("Devices", "设备"),
+        Text::fixed(
+            "A run on the CPU of a GPU box is slow for nothing.",
+            "在 GPU 机器的 CPU 上运行，只是白白变慢。",
+        ),
+        devices,
+    ),
+    (
+        "worker-memory",
+        Text::fixed("Memory free", "可用内存"),
+        Text::fixed(
+            "A machine that swaps measures its disk, not the model.",
+            "发生换页的机器测到的是硬盘，不是模型。",
+        ),
+        memory,
+    ),
+    (
+        "worker-disk",
+        Text::fixed("Disk free", "可用磁盘"),
+        Text::fixed(
+            "The worker's journal is what survives a lost connection.",
+            "断线之后，留下来的是那台机器的日志库。",
+        ),
+        disk,
+    ),
+    (
+        "worker-packs",
+        Text::fixed("Model packs", "模型包"),
+        Text::fixed(
+            "Packs do not travel; a run names one by its digest.",
+            "模型包不会传送；运行以摘要指明所用的模型包。",
+        ),
+        packs,
+    ),
     (
         "worker-clock",
-        "Clock",
-        "Nothing is computed from it; logs of two machines are easier to read together.",
+        Text::fixed("Clock", "时钟"),
+        Text::fixed(
+            "Nothing is computed from it; logs of two machines are easier to read together.",
+            "不用它计算任何东西；只是两台机器的日志更便于对照阅读。",
+        ),
         clock,
     ),
 ];
@@ -57,20 +109,26 @@ pub fn checks(facts: &WorkerFacts<'_>) -> Vec<Check> {
 pub fn unreachable(error: &ErrorReport, seconds: f64) -> Vec<Check> {
     let rows = ROWS.iter().enumerate().map(|(at, (id, title, why, _))| match at {
         0 => row(id, title, why, Finding::from(error), seconds),
-        _ => row(id, title, why, Finding::skipped("the machine was not reached"), 0.0),
+        _ => row(
+            id,
+            title,
+            why,
+            Finding::skipped(text!("the machine was not reached", "没有连上那台机器")),
+            0.0,
+        ),
     });
     rows.collect()
 }
 
-fn row(id: &str, title: &str, why: &str, found: Finding, seconds: f64) -> Check {
+fn row(id: &str, title: &Text, why: &Text, found: Finding, seconds: f64) -> Check {
     Check {
         id: id.to_owned(),
         group: Group::Worker,
-        title: title.to_owned(),
+        title: title.clone(),
         status: found.status,
         measured: found.measured,
-        why: why.to_owned(),
-        hint: found.hint,
+        why: why.clone(),
+        hint: *found.hint,
         command: found.command,
         fixable: false,
         undoable: false,
@@ -80,27 +138,53 @@ fn row(id: &str, title: &str, why: &str, found: Finding, seconds: f64) -> Check 
 
 fn reached(facts: &WorkerFacts<'_>) -> Finding {
     let host = &facts.hello.host;
-    let measured =
-        format!("{} · {} · {} cores, answered after {:.1} s", host.os, host.cpu, host.cores, facts.reached_s);
+    let measured = text!(
+        "{} · {} · {} cores, answered after {:.1} s",
+        "{} · {} · {} 核，{:.1} 秒后应答",
+        host.os,
+        host.cpu,
+        host.cores,
+        facts.reached_s
+    );
     Finding::pass(measured).took(facts.reached_s)
 }
 
 fn key(facts: &WorkerFacts<'_>) -> Finding {
-    Finding::pass(format!("{}, pinned", facts.fingerprint))
+    Finding::pass(text!("{}, pinned", "{}，已固定", facts.fingerprint))
 }
 
 fn program(facts: &WorkerFacts<'_>) -> Finding {
     let Hello { version, protocol, commit, dirty, .. } = facts.hello;
-    let commit = commit.as_deref().map_or(String::new(), |commit| format!(", commit {commit}"));
-    let measured = format!("kakeya-gate {version}{commit}, protocol {protocol}");
+    let commit =
+        commit.as_deref().map_or_else(Text::default, |commit| text!(", commit {commit}", "，提交 {commit}"));
+    let measured = text!(
+        language => "kakeya-gate {version}{}, protocol {protocol}",
+        "kakeya-gate {version}{}，协议 {protocol}",
+        commit.said(language)
+    );
     match (version == facts.host_version, dirty) {
         (false, _) => Finding::warn(
-            format!("{measured}; this program is {}", facts.host_version),
-            "copy this program there, so that both write evidence of one version",
+            text!(
+                language => "{}; this program is {}",
+                "{}；本程序为 {}",
+                measured.said(language),
+                facts.host_version
+            ),
+            text!(
+                "copy this program there, so that both write evidence of one version",
+                "把本程序复制过去，使两边写出同一版本的证据"
+            ),
         ),
         (true, true) => Finding::warn(
-            format!("{measured}, built from a checkout with uncommitted changes"),
-            "build it from a commit, so that others can build the same",
+            text!(
+                language => "{}, built from a checkout with uncommitted changes",
+                "{}，由有未提交更改的检出构建",
+                measured.said(language)
+            ),
+            text!(
+                "build it from a commit, so that others can build the same",
+                "从某个提交构建，使他人能构建出相同的程序"
+            ),
         ),
         (true, false) => Finding::pass(measured),
     }
@@ -108,31 +192,40 @@ fn program(facts: &WorkerFacts<'_>) -> Finding {
 
 fn devices(facts: &WorkerFacts<'_>) -> Finding {
     let name = |info: &protocol::BackendInfo| {
-        let driver = info.driver.as_deref().map_or(String::new(), |driver| format!(", driver {driver}"));
-        format!(
-            "{} on {} ({}{driver})",
+        let driver = info
+            .driver
+            .as_deref()
+            .map_or_else(Text::default, |driver| text!(", driver {driver}", "，驱动 {driver}"));
+        text!(
+            language => "{} on {} ({}{})",
+            "{}，{}（{}{}）",
             crate::word(&info.backend),
             crate::word(&info.device),
-            info.device_name
+            info.device_name,
+            driver.said(language)
         )
     };
-    let devices: Vec<String> = facts.hello.backends.iter().map(name).collect();
+    let devices: Vec<Text> = facts.hello.backends.iter().map(name).collect();
     match devices.is_empty() {
-        true => {
-            Finding::fail("none", "the program over there computes nothing right; build it for that machine")
-        }
-        false => Finding::pass(devices.join(" · ")),
+        true => Finding::fail(
+            text!("none", "无"),
+            text!(
+                "the program over there computes nothing right; build it for that machine",
+                "那边的程序算不出正确结果；请为那台机器构建"
+            ),
+        ),
+        false => Finding::pass(Text::join(&devices, &Text::same(" · "))),
     }
 }
 
 fn memory(facts: &WorkerFacts<'_>) -> Finding {
     let (free, total) = (facts.worker.free_memory_bytes, facts.hello.host.memory_bytes);
-    let mut measured = format!("{} of {} main memory", crate::size(free), crate::size(total));
+    let mut measured = text!("{} of {} main memory", "主内存 {} / {}", crate::size(free), crate::size(total));
     if let Some(free) = facts.worker.free_device_bytes {
-        measured += &format!(", {} of the GPU's", crate::size(free));
+        measured.push(&text!(", {} of the GPU's", "，GPU {}", crate::size(free)));
     }
     match free < MEMORY_AT_LEAST {
-        true => Finding::warn(measured, "end what else runs there"),
+        true => Finding::warn(measured, text!("end what else runs there", "结束那边的其他程序")),
         false => Finding::pass(measured),
     }
 }
@@ -140,11 +233,14 @@ fn memory(facts: &WorkerFacts<'_>) -> Finding {
 fn disk(facts: &WorkerFacts<'_>) -> Finding {
     match facts.worker.free_disk_bytes {
         Some(free) if free < DISK_AT_LEAST => Finding::fail(
-            crate::size(free),
-            "free some space there, or name another data folder in KAKEYA_GATE_DATA",
+            Text::same(crate::size(free)),
+            text!(
+                "free some space there, or name another data folder in KAKEYA_GATE_DATA",
+                "在那边腾出一些空间，或用 KAKEYA_GATE_DATA 指定另一个数据文件夹"
+            ),
         ),
-        Some(free) => Finding::pass(crate::size(free)),
-        None => Finding::skipped("the system does not tell"),
+        Some(free) => Finding::pass(Text::same(crate::size(free))),
+        None => Finding::skipped(text!("the system does not tell", "系统没有说明")),
     }
 }
 
@@ -164,23 +260,55 @@ fn packs(facts: &WorkerFacts<'_>) -> Finding {
     let all: Vec<String> = packs.iter().map(name).collect();
     match packs.iter().filter(|pack| pack.digest.is_some()).count() {
         0 if packs.is_empty() => Finding::fail(
-            "none",
-            "copy a pack there and name its folder with --packs, or put it into the packs folder of its data folder",
+            text!("none", "无"),
+            text!(
+                "copy a pack there and name its folder with --packs, or put it into the packs folder of its data folder",
+                "把模型包复制过去并用 --packs 指明其文件夹，或放进其数据文件夹的 packs 文件夹"
+            ),
         ),
-        0 => Finding::fail(all.join(" · "), "repair or replace the packs over there"),
-        usable if usable < packs.len() => {
-            Finding::warn(all.join(" · "), "repair or replace those that are unusable")
-        }
-        _ => Finding::pass(all.join(" · ")),
+        0 => Finding::fail(
+            Text::same(all.join(" · ")),
+            text!("repair or replace the packs over there", "修复或更换那边的模型包"),
+        ),
+        usable if usable < packs.len() => Finding::warn(
+            Text::same(all.join(" · ")),
+            text!("repair or replace those that are unusable", "修复或更换无法使用的那些"),
+        ),
+        _ => Finding::pass(Text::same(all.join(" · "))),
     }
 }
 
 fn clock(facts: &WorkerFacts<'_>) -> Finding {
     let apart = facts.clock_ahead_s;
-    let way = if apart < 0.0 { "behind" } else { "ahead of" };
-    let measured = format!("{:.1} s {way} this machine's", apart.abs());
+    let measured = if apart < 0.0 {
+        text!("{:.1} s behind this machine's", "比本机慢 {:.1} 秒", apart.abs())
+    } else {
+        text!("{:.1} s ahead of this machine's", "比本机快 {:.1} 秒", apart.abs())
+    };
     match apart.abs() > CLOCKS_APART_S {
-        true => Finding::warn(measured, "set the clock over there; evidence keeps the times of this machine"),
+        true => Finding::warn(
+            measured,
+            text!(
+                "set the clock over there; evidence keeps the times of this machine",
+                "校准那边的时钟；证据记录的是本机的时间"
+            ),
+        ),
         false => Finding::pass(measured),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evidence::Language;
+
+    #[test]
+    fn every_row_has_its_title_and_reason_in_chinese() {
+        let error = ErrorReport { code: "gone".into(), message: "gone".into(), hint: String::new() };
+        for row in unreachable(&error, 0.0) {
+            for text in [row.title, row.why] {
+                assert_ne!(text.en(), text.said(Language::Zh));
+            }
+        }
     }
 }

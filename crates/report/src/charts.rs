@@ -5,8 +5,8 @@
 //! ground, and tells what its marks stand for, so that a window can show values under the pointer.
 
 use crate::ReportError;
-use crate::text::{fit, tame, width, xml};
-use evidence::Platform;
+use crate::text::{fit, platform, tame, width, xml};
+use evidence::{Language, Platform, said};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use serde::Serialize;
@@ -14,6 +14,13 @@ use std::cell::RefCell;
 use ts_rs::TS;
 
 const FONTS: &str = "-apple-system, Inter, Segoe UI, sans-serif";
+/// For pages whose setter has no locale by which to choose among Chinese, Japanese and Korean forms of a letter.
+const CHINESE_FONTS: &str = "Noto Sans CJK SC, Source Han Sans SC, PingFang SC, sans-serif";
+
+/// A chart whose words are set in Chinese forms.
+pub(crate) fn in_chinese_fonts(svg: &str) -> String {
+    svg.replace(FONTS, CHINESE_FONTS)
+}
 const FONT_PX: f64 = 12.0;
 const WIDTH: i32 = 600;
 
@@ -296,11 +303,19 @@ fn rungs(points: &[RecallPoint]) -> Vec<&str> {
 ///
 /// Rungs are columns; within a column the points stand in the order given. Colour tells the platform (the oracle is
 /// grey), shape tells the arm.
-pub fn recall(points: &[RecallPoint]) -> Result<Chart, ReportError> {
-    let title = "Recall per rung, with exact 95 % intervals";
+pub fn recall(points: &[RecallPoint], language: Language) -> Result<Chart, ReportError> {
+    let title =
+        said!(language, "Recall per rung, with exact 95 % intervals", "各梯级的召回率，95 % 精确区间");
     let rungs = rungs(points);
     if rungs.is_empty() {
-        return nothing(title, "Nothing to draw: no arm with samples was given.");
+        return nothing(
+            &title,
+            &said!(
+                language,
+                "Nothing to draw: no arm with samples was given.",
+                "没有可画的内容：没有带样本的实验臂。"
+            ),
+        );
     }
     let columns: Vec<Vec<&RecallPoint>> = rungs
         .iter()
@@ -310,12 +325,12 @@ pub fn recall(points: &[RecallPoint]) -> Result<Chart, ReportError> {
     let (left, right, bottom) = (44, 14, 46);
     let slot = ((WIDTH - left - right) / rungs.len() as i32).max((busiest * 7 + 12).max(56));
     let full = left + right + slot * rungs.len() as i32;
-    let keys = legend(points, full - left - right);
+    let keys = legend(points, full - left - right, language);
     let top = 18 + 20 * keys.last().map_or(0, |key| key.line + 1);
     let (plot, height) = (210, top + 210 + bottom);
     let y = |fraction: f64| top + plot - (fraction.clamp(0.0, 1.0) * f64::from(plot)).round() as i32;
-    let description = recall_in_words(points);
-    chart((full, height), title, &description, |pen| {
+    let description = recall_in_words(points, language);
+    chart((full, height), &title, &description, |pen| {
         for key in &keys {
             let at = (left + key.x, 16 + 20 * key.line);
             pen.mark(key.mark, at, 4, pen.ink.of(key.platform, key.mark))?;
@@ -339,12 +354,12 @@ pub fn recall(points: &[RecallPoint]) -> Result<Chart, ReportError> {
                 pen.line([(x, y(point.low)), (x, y(point.high))], colour, 2)?;
                 let r = (step / 2 - 1).clamp(2, 5);
                 let reach = step / 2;
-                pen.spot([(x - reach, y(point.high)), (x + reach, y(point.low))], in_words(point));
+                pen.spot([(x - reach, y(point.high)), (x + reach, y(point.low))], in_words(point, language));
                 pen.mark(point.mark, (x, y(point.hits as f64 / point.n as f64)), r, colour)?;
             }
         }
-        let caption = "rung: padding lines of the haystack";
-        pen.text(caption, ((left + full - right) / 2, height - 12), HPos::Center, pen.ink.dim)
+        let caption = said!(language, "rung: padding lines of the haystack", "梯级：草堆的填充行数");
+        pen.text(&caption, ((left + full - right) / 2, height - 12), HPos::Center, pen.ink.dim)
     })
 }
 
@@ -357,11 +372,11 @@ struct Key {
 }
 
 /// One entry per platform and arm, set in lines that are no wider than `room`.
-fn legend(points: &[RecallPoint], room: i32) -> Vec<Key> {
+fn legend(points: &[RecallPoint], room: i32, language: Language) -> Vec<Key> {
     let mut keys: Vec<Key> = Vec::new();
     let (mut x, mut line) = (6, 0);
     for point in points {
-        let text = fit(&format!("{} {}", point.platform.label(), point.arm), FONT_PX, 320.0);
+        let text = fit(&format!("{} {}", platform(point.platform, language), point.arm), FONT_PX, 320.0);
         if keys.iter().any(|key| key.text == text && key.mark == point.mark) {
             continue;
         }
@@ -378,17 +393,19 @@ fn legend(points: &[RecallPoint], room: i32) -> Vec<Key> {
     keys
 }
 
-fn recall_in_words(points: &[RecallPoint]) -> String {
-    let words: Vec<String> = points.iter().take(60).map(in_words).collect();
-    format!("{}. All figures stand in the table.", words.join("; "))
+fn recall_in_words(points: &[RecallPoint], language: Language) -> String {
+    let words: Vec<String> = points.iter().take(60).map(|point| in_words(point, language)).collect();
+    said!(language, "{}. All figures stand in the table.", "{}。所有数字见表格。", words.join("; "))
 }
 
-fn in_words(point: &RecallPoint) -> String {
-    format!(
+fn in_words(point: &RecallPoint, language: Language) -> String {
+    said!(
+        language,
         "{}, rung {}, {} {}: {} of {}, interval {:.1} to {:.1} %",
+        "{}，梯级 {}，{} {}：{} / {}，区间 {:.1} 到 {:.1} %",
         point.label,
         point.rung,
-        point.platform.label(),
+        platform(point.platform, language),
         point.arm,
         point.hits,
         point.n,
@@ -398,15 +415,24 @@ fn in_words(point: &RecallPoint) -> String {
 }
 
 /// Recall delta of each file against its own oracle, with 95 % intervals and the band of the margin.
-pub fn deltas(rows: &[DeltaRow], margin_pp: f64) -> Result<Chart, ReportError> {
-    let title = format!(
-        "Recall delta against the oracle, percentage points, with 95 % intervals and the ±{margin_pp} pp band"
+pub fn deltas(rows: &[DeltaRow], margin_pp: f64, language: Language) -> Result<Chart, ReportError> {
+    let title = said!(
+        language,
+        "Recall delta against the oracle, percentage points, with 95 % intervals and the ±{margin_pp} pp band",
+        "召回率与 oracle 之差，百分点，含 95 % 区间和 ±{margin_pp} 个百分点带"
     );
     let finite =
         |row: &&DeltaRow| row.delta_pp.is_finite() && row.low_pp.is_finite() && row.high_pp.is_finite();
     let rows: Vec<&DeltaRow> = rows.iter().filter(finite).collect();
     if rows.is_empty() {
-        return nothing(&title, "Nothing to draw: no file has both arms.");
+        return nothing(
+            &title,
+            &said!(
+                language,
+                "Nothing to draw: no file has both arms.",
+                "没有可画的内容：没有文件同时含两个实验臂。"
+            ),
+        );
     }
     let (left, right, top, pitch) = (240, 150, 14, 26);
     let bottom = top + pitch * rows.len() as i32;
@@ -415,7 +441,7 @@ pub fn deltas(rows: &[DeltaRow], margin_pp: f64) -> Result<Chart, ReportError> {
     let centre = (left + WIDTH - right) / 2;
     let half = f64::from((WIDTH - right - left) / 2);
     let x = |pp: f64| centre + (pp.clamp(-reach, reach) / reach * half).round() as i32;
-    chart((WIDTH, height), &title, &deltas_in_words(&rows), |pen| {
+    chart((WIDTH, height), &title, &deltas_in_words(&rows, language), |pen| {
         pen.fill([(x(-margin_pp), top), (x(margin_pp), bottom)], pen.ink.band)?;
         let mut at = -reach;
         while at <= reach {
@@ -445,9 +471,13 @@ pub fn deltas(rows: &[DeltaRow], margin_pp: f64) -> Result<Chart, ReportError> {
             );
             pen.text(&figures, (WIDTH - right + 12, y), HPos::Left, pen.ink.dim)?;
             let above = y - pitch / 2;
-            pen.spot([(left, above), (WIDTH - right, above + pitch)], delta_in_words(row));
+            pen.spot([(left, above), (WIDTH - right, above + pitch)], delta_in_words(row, language));
         }
-        let caption = format!("percentage points; shaded: within {margin_pp}");
+        let caption = said!(
+            language,
+            "percentage points; shaded: within {margin_pp}",
+            "百分点；阴影：{margin_pp} 以内"
+        );
         pen.text(&caption, (centre, height - 10), HPos::Center, pen.ink.dim)
     })
 }
@@ -471,14 +501,20 @@ pub(crate) fn signed(value: f64, places: usize) -> String {
     }
 }
 
-fn deltas_in_words(rows: &[&DeltaRow]) -> String {
-    let words: Vec<String> = rows.iter().take(60).map(|row| delta_in_words(row)).collect();
-    format!("{}. All figures stand in the table.", words.join("; "))
+fn deltas_in_words(rows: &[&DeltaRow], language: Language) -> String {
+    let words: Vec<String> = rows.iter().take(60).map(|row| delta_in_words(row, language)).collect();
+    said!(language, "{}. All figures stand in the table.", "{}。所有数字见表格。", words.join("; "))
 }
 
-fn delta_in_words(row: &DeltaRow) -> String {
+fn delta_in_words(row: &DeltaRow, language: Language) -> String {
     let [delta, low, high] = [row.delta_pp, row.low_pp, row.high_pp].map(|pp| signed(pp, 1));
-    format!("{}, n = {}: {delta} pp, interval {low} to {high}", tame(&row.label), row.n)
+    said!(
+        language,
+        "{}, n = {}: {delta} pp, interval {low} to {high}",
+        "{}，n = {}：{delta} 个百分点，区间 {low} 到 {high}",
+        tame(&row.label),
+        row.n
+    )
 }
 
 /// Figures that share an axis: of one kind, of one machine.
@@ -508,7 +544,7 @@ pub struct Bar {
 }
 
 /// Bars in panels; each panel has an axis of its own, since nothing of one may be measured against another.
-pub fn bars(title: &str, panels: &[Panel]) -> Result<Chart, ReportError> {
+pub fn bars(title: &str, panels: &[Panel], language: Language) -> Result<Chart, ReportError> {
     let sound = |bar: &Bar| bar.value.is_finite() && bar.value >= 0.0;
     let panels: Vec<Panel> = panels
         .iter()
@@ -519,7 +555,10 @@ pub fn bars(title: &str, panels: &[Panel]) -> Result<Chart, ReportError> {
         .filter(|panel| !panel.bars.is_empty())
         .collect();
     if panels.is_empty() {
-        return nothing(title, "Nothing to draw: no figure was recorded.");
+        return nothing(
+            title,
+            &said!(language, "Nothing to draw: no figure was recorded.", "没有可画的内容：没有记录数字。"),
+        );
     }
     let (left, right, pitch, head) = (240, 110, 20, 30);
     let tall = |panel: &Panel| head + pitch * panel.bars.len() as i32 + 10;
@@ -578,19 +617,27 @@ pub struct HeatRow {
 }
 
 /// Recall by needle depth and context length. Blue is recalled, orange is not; each square says its numbers.
-pub fn heat(rows: &[HeatRow]) -> Result<Chart, ReportError> {
-    let title = "Recall by needle depth and context length";
+pub fn heat(rows: &[HeatRow], language: Language) -> Result<Chart, ReportError> {
+    let title =
+        said!(language, "Recall by needle depth and context length", "按针的深度和上下文长度的召回率");
     let columns = rows.iter().map(|row| row.cells.len()).max().unwrap_or(0) as i32;
     if columns == 0 {
-        return nothing(title, "Nothing to draw: no needle evidence was given.");
+        return nothing(
+            &title,
+            &said!(
+                language,
+                "Nothing to draw: no needle evidence was given.",
+                "没有可画的内容：没有大海捞针证据。"
+            ),
+        );
     }
     let (left, right, top, pitch) = (230, 10, 30, 24);
     let wide = (WIDTH - left - right) / columns;
     let height = top + pitch * rows.len() as i32 + 30;
     let words: Vec<String> = rows.iter().take(40).map(heat_in_words).collect();
-    chart((WIDTH, height), title, &words.join(". "), |pen| {
-        pen.text("start", (left, 16), HPos::Left, pen.ink.dim)?;
-        pen.text("end", (left + wide * columns, 16), HPos::Right, pen.ink.dim)?;
+    chart((WIDTH, height), &title, &words.join(". "), |pen| {
+        pen.text(&said!(language, "start", "开头"), (left, 16), HPos::Left, pen.ink.dim)?;
+        pen.text(&said!(language, "end", "结尾"), (left + wide * columns, 16), HPos::Right, pen.ink.dim)?;
         for (i, row) in rows.iter().enumerate() {
             let y = top + pitch * i as i32;
             let label = fit(&row.label, FONT_PX, f64::from(left - 22));
@@ -608,12 +655,19 @@ pub fn heat(rows: &[HeatRow]) -> Result<Chart, ReportError> {
                 let depth = (100 * k / row.cells.len(), 100 * (k + 1) / row.cells.len());
                 pen.spot(
                     corners,
-                    format!("{}, depth {} to {} %: {hits} of {n}", row.label, depth.0, depth.1),
+                    said!(
+                        language,
+                        "{}, depth {} to {} %: {hits} of {n}",
+                        "{}，深度 {} 到 {} %：{hits} / {n}",
+                        row.label,
+                        depth.0,
+                        depth.1
+                    ),
                 );
             }
         }
-        let caption = "depth of the needle in the padding";
-        pen.text(caption, (left + wide * columns / 2, height - 12), HPos::Center, pen.ink.dim)
+        let caption = said!(language, "depth of the needle in the padding", "针在填充中的深度");
+        pen.text(&caption, (left + wide * columns / 2, height - 12), HPos::Center, pen.ink.dim)
     })
 }
 
@@ -667,14 +721,15 @@ mod tests {
     fn rungs_stand_in_the_order_of_the_ladder() {
         let points = [("1100", 3), ("70", 2), ("280", 1)]
             .map(|(rung, hits)| point("restored", rung, Mark::Restored, hits, 20));
-        let texts = texts(&recall(&points).unwrap().light);
+        let texts = texts(&recall(&points, Language::En).unwrap().light);
         let at = |wanted: &str| texts.iter().position(|text| text == wanted).unwrap();
         assert!(at("70") < at("280") && at("280") < at("1100"));
     }
 
     #[test]
     fn an_interval_is_as_long_as_its_figures_say() {
-        let svg = deltas(&[row("a", 0.0, -10.0, 10.0), row("b", 0.0, -5.0, 5.0)], 5.0).unwrap().light;
+        let svg =
+            deltas(&[row("a", 0.0, -10.0, 10.0), row("b", 0.0, -5.0, 5.0)], 5.0, Language::En).unwrap().light;
         let document = roxmltree::Document::parse(&svg).unwrap();
         let number = |node: roxmltree::Node<'_, '_>, name: &str| -> i32 {
             node.attribute(name).unwrap().parse().unwrap()
@@ -706,10 +761,10 @@ mod tests {
         };
         let panel = Panel { title: name.to_owned(), bars: vec![bar], limit: Some((2.0, name.to_owned())) };
         let charts = [
-            recall(&[point(name, name, Mark::Oracle, 1, 2)]).unwrap(),
-            deltas(&[row(name, 1.0, 0.0, 2.0)], 5.0).unwrap(),
-            bars(name, &[panel]).unwrap(),
-            heat(&[HeatRow { label: name.to_owned(), cells: vec![(1, 2)] }]).unwrap(),
+            recall(&[point(name, name, Mark::Oracle, 1, 2)], Language::En).unwrap(),
+            deltas(&[row(name, 1.0, 0.0, 2.0)], 5.0, Language::En).unwrap(),
+            bars(name, &[panel], Language::En).unwrap(),
+            heat(&[HeatRow { label: name.to_owned(), cells: vec![(1, 2)] }], Language::En).unwrap(),
         ];
         for svg in charts.iter().flat_map(|chart| [&chart.light, &chart.dark]) {
             let document = roxmltree::Document::parse(svg).unwrap();
@@ -723,13 +778,16 @@ mod tests {
 
     #[test]
     fn nothing_is_said_in_words() {
-        assert!(texts(&recall(&[]).unwrap().light)[0].starts_with("Nothing to draw"));
-        assert!(texts(&deltas(&[row("a", f64::NAN, 0.0, 0.0)], 5.0).unwrap().dark)[0].starts_with("Nothing"));
+        assert!(texts(&recall(&[], Language::En).unwrap().light)[0].starts_with("Nothing to draw"));
+        assert!(
+            texts(&deltas(&[row("a", f64::NAN, 0.0, 0.0)], 5.0, Language::En).unwrap().dark)[0]
+                .starts_with("Nothing")
+        );
     }
 
     #[test]
     fn long_labels_end_in_an_ellipsis() {
-        let svg = deltas(&[row(&"很长的名字".repeat(20), 0.0, -1.0, 1.0)], 5.0).unwrap().light;
+        let svg = deltas(&[row(&"很长的名字".repeat(20), 0.0, -1.0, 1.0)], 5.0, Language::En).unwrap().light;
         assert!(texts(&svg).iter().any(|text| text.ends_with("… · n=20")), "{:?}", texts(&svg));
     }
 
@@ -746,7 +804,7 @@ mod tests {
             Panel { title: "measured".into(), bars: vec![bar], limit: Some((limit, "limit".into())) }
         };
         let longest = |limit: f64| {
-            let svg = bars("memory", &[panel(limit)]).unwrap().light;
+            let svg = bars("memory", &[panel(limit)], Language::En).unwrap().light;
             let document = roxmltree::Document::parse(&svg).unwrap();
             let widths = document.descendants().filter(|n| n.has_tag_name("rect")).skip(1);
             widths.map(|n| n.attribute("width").unwrap().parse::<i32>().unwrap()).max().unwrap()
@@ -762,8 +820,8 @@ mod tests {
         #[test]
         fn any_label_gives_well_formed_xml(label in any::<String>(), rung in any::<String>(), hits in 0_u64..9, n in 0_u64..9) {
             for svg in [
-                recall(&[point(&label, &rung, Mark::Control, hits.min(n), n)]).unwrap().dark,
-                deltas(&[row(&label, 0.0, -1e300, 1e300)], 5.0).unwrap().light,
+                recall(&[point(&label, &rung, Mark::Control, hits.min(n), n)], Language::En).unwrap().dark,
+                deltas(&[row(&label, 0.0, -1e300, 1e300)], 5.0, Language::En).unwrap().light,
             ] {
                 let document = roxmltree::Document::parse(&svg);
                 prop_assert!(document.is_ok(), "{:?}\n{svg}", document.err());

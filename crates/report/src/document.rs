@@ -1,12 +1,14 @@
 //! The gate report as data: every figure once, as the text that both renderers show.
 
 use crate::ReportError;
+use crate::arms::{arm_in_words, arm_key_in_words, mark};
 use crate::charts::{self, Bar, Chart, DeltaRow, HeatRow, Mark, Panel, RecallPoint, ladder, signed};
+use crate::text::platform;
 use evidence::stats::Interval;
 use evidence::{
-    Audit, Comparison, DEPTH_BINS, GateReport, GateVerdict, Grid, GridCell, GridRow, MemoryFigure,
-    MemoryKind, Niah, NiahKind, PairClass, PairVerdict, Paired, Policy, Provenance, Restoration, Scope,
-    Severity, Thresholds, TimeScope, Verdict,
+    Audit, Comparison, DEPTH_BINS, GateReport, GateVerdict, Grid, GridCell, GridRow, Language, MemoryFigure,
+    MemoryKind, Niah, PairClass, PairVerdict, Paired, Policy, Provenance, Restoration, Scope, Severity, Text,
+    Thresholds, TimeScope, Verdict, said, text,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,6 +24,8 @@ pub struct SignOff {
     pub generated_at: String,
     /// Version of the program that made it.
     pub program_version: String,
+    /// The language of whoever reads it. What programs read (JUnit) is English.
+    pub language: Language,
 }
 
 /// A gate report, ready to be rendered.
@@ -45,7 +49,7 @@ pub struct Section {
     /// Anchor: lower-case letters and hyphens.
     pub id: &'static str,
     /// Heading.
-    pub title: &'static str,
+    pub title: String,
     /// Short form folds this part away.
     pub long: bool,
     /// What stands in it.
@@ -71,7 +75,7 @@ pub struct Table {
     /// What it shows.
     pub caption: String,
     /// Column heads.
-    pub columns: Vec<&'static str>,
+    pub columns: Vec<String>,
     /// Rows, as long as `columns`.
     pub rows: Vec<Vec<Cell>>,
 }
@@ -129,41 +133,43 @@ fn chip(tone: Tone, word: impl Into<String>) -> Chip {
     Chip { tone, word: word.into() }
 }
 
-fn table(caption: impl Into<String>, columns: &[&'static str], rows: Vec<Vec<Cell>>) -> Block {
+/// Heads of columns, each in both languages.
+fn heads(language: Language, columns: &[(&str, &str)]) -> Vec<String> {
+    columns.iter().map(|(en, zh)| said!(language, "{en}", "{zh}")).collect()
+}
+
+fn table(caption: impl Into<String>, columns: &[String], rows: Vec<Vec<Cell>>) -> Block {
     Block::Table(Table { caption: caption.into(), columns: columns.to_vec(), rows })
 }
 
-impl From<GateVerdict> for Chip {
-    fn from(verdict: GateVerdict) -> Self {
+impl Chip {
+    /// The verdict of a gate.
+    pub fn of_gate(verdict: GateVerdict, language: Language) -> Self {
         let tone = match verdict {
             GateVerdict::Pass => Tone::Pass,
             GateVerdict::Vacuous => Tone::Warn,
             GateVerdict::Undecided => Tone::Undecided,
             GateVerdict::Fail | GateVerdict::Missing => Tone::Fail,
         };
-        chip(tone, verdict.label())
+        chip(tone, verdict.label().said(language))
     }
-}
 
-impl From<Verdict> for Chip {
-    fn from(verdict: Verdict) -> Self {
+    fn of_audit(verdict: Verdict, language: Language) -> Self {
         match verdict {
-            Verdict::Pass => chip(Tone::Pass, "pass"),
-            Verdict::Vacuous => chip(Tone::Warn, "vacuous"),
-            Verdict::Fail => chip(Tone::Fail, "fail"),
-            Verdict::Inconclusive => chip(Tone::Undecided, "inconclusive"),
-            Verdict::Legacy => chip(Tone::Warn, "legacy schema"),
-            Verdict::NotAGateReport => chip(Tone::Neutral, "no gate"),
+            Verdict::Pass => chip(Tone::Pass, said!(language, "pass", "通过")),
+            Verdict::Vacuous => chip(Tone::Warn, said!(language, "vacuous", "空洞")),
+            Verdict::Fail => chip(Tone::Fail, said!(language, "fail", "不通过")),
+            Verdict::Inconclusive => chip(Tone::Undecided, said!(language, "inconclusive", "无结论")),
+            Verdict::Legacy => chip(Tone::Warn, said!(language, "legacy schema", "旧版格式")),
+            Verdict::NotAGateReport => chip(Tone::Neutral, said!(language, "no gate", "无门禁")),
         }
     }
-}
 
-impl From<Severity> for Chip {
-    fn from(severity: Severity) -> Self {
+    fn of_severity(severity: Severity, language: Language) -> Self {
         match severity {
-            Severity::Error => chip(Tone::Fail, "error"),
-            Severity::Warn => chip(Tone::Warn, "warning"),
-            Severity::Info => chip(Tone::Neutral, "info"),
+            Severity::Error => chip(Tone::Fail, said!(language, "error", "错误")),
+            Severity::Warn => chip(Tone::Warn, said!(language, "warning", "警告")),
+            Severity::Info => chip(Tone::Neutral, said!(language, "info", "说明")),
         }
     }
 }
@@ -172,15 +178,16 @@ impl From<Severity> for Chip {
 struct Run<'a> {
     name: &'a str,
     rung: String,
-    platform: &'static str,
+    platform: String,
     audit: &'a Audit,
     niah: &'a Niah,
+    language: Language,
 }
 
 impl Run<'_> {
     /// File, rung, platform.
     fn cells(&self) -> Vec<Cell> {
-        vec![code(self.name), number(&self.rung), text(self.platform)]
+        vec![code(self.name), number(&self.rung), text(&self.platform)]
     }
 
     fn row(&self, rest: impl IntoIterator<Item = Cell>) -> Vec<Cell> {
@@ -200,8 +207,14 @@ impl Run<'_> {
 
     /// The machine that ran it, as far as the file says.
     fn machine(&self) -> String {
-        let stated = |from: &Provenance| format!("{}, {} on {}", self.platform, from.device, from.host.cpu);
-        self.niah.provenance.as_ref().map_or_else(|| format!("{}, machine not stated", self.platform), stated)
+        let language = self.language;
+        let stated = |from: &Provenance| {
+            said!(language, "{}, {} on {}", "{}，{}，{}", self.platform, from.device, from.host.cpu)
+        };
+        self.niah.provenance.as_ref().map_or_else(
+            || said!(language, "{}, machine not stated", "{}，机器未注明", self.platform),
+            stated,
+        )
     }
 
     /// The file's name without its ending.
@@ -221,28 +234,28 @@ impl GateDocument {
         gate: &GateReport,
         sign_off: SignOff,
     ) -> Result<Self, ReportError> {
-        let names = names(audits);
-        let mut runs: Vec<Run<'_>> = audits.iter().filter_map(|audit| run(audit, &names)).collect();
-        runs.sort_by(|a, b| (ladder(&a.rung), a.platform).cmp(&(ladder(&b.rung), b.platform)));
+        let (names, language) = (names(audits), sign_off.language);
+        let mut runs: Vec<Run<'_>> = audits.iter().filter_map(|audit| run(audit, &names, language)).collect();
+        runs.sort_by(|a, b| (ladder(&a.rung), &a.platform).cmp(&(ladder(&b.rung), &b.platform)));
         let mut sections = vec![
-            gates(gate, &names),
-            recall(&runs)?,
-            delta(&runs, &gate.policy.values)?,
-            memory(&runs, &gate.policy.values)?,
-            throughput(&runs)?,
-            depths(audits)?,
-            restoration(&runs),
-            comparability(comparisons, &names),
-            findings(audits, &names),
-            provenance(&runs),
-            weights(&runs),
-            files(audits, &names),
-            policy(&gate.policy),
+            gates(gate, &names, language),
+            recall(&runs, language)?,
+            delta(&runs, &gate.policy.values, language)?,
+            memory(&runs, &gate.policy.values, language)?,
+            throughput(&runs, language)?,
+            depths(audits, language)?,
+            restoration(&runs, language),
+            comparability(comparisons, &names, language),
+            findings(audits, &names, language),
+            provenance(&runs, language),
+            weights(&runs, language),
+            files(audits, &names, language),
+            policy(&gate.policy, language),
         ];
         sections.retain(|section| !section.blocks.is_empty());
         Ok(Self {
             verdict: gate.verdict,
-            headline: gate.headline.clone(),
+            headline: gate.headline.said(language).to_owned(),
             demo_files: audits
                 .iter()
                 .filter(|a| a.is_demo())
@@ -269,102 +282,87 @@ fn name_of<'a>(path: &'a Path, names: &'a BTreeMap<PathBuf, String>) -> &'a str 
     names.get(path).map_or_else(own, String::as_str)
 }
 
-fn run<'a>(audit: &'a Audit, names: &'a BTreeMap<PathBuf, String>) -> Option<Run<'a>> {
+fn run<'a>(audit: &'a Audit, names: &'a BTreeMap<PathBuf, String>, language: Language) -> Option<Run<'a>> {
     Some(Run {
         name: name_of(&audit.path, names),
         rung: audit.rung_label(),
-        platform: audit.identity.platform.label(),
+        platform: platform(audit.identity.platform, language),
         audit,
         niah: audit.niah.as_ref()?,
+        language,
     })
 }
 
-/// An arm in words: what it restores is in the name.
-fn arm_in_words(niah: &Niah, key: &str) -> String {
-    match key {
-        "k3_cross_model" if niah.identity => "restored, identity (under test)".to_owned(),
-        "k3_cross_model" if niah.s5 => "restored, S5 + f_θ (under test)".to_owned(),
-        "k3_cross_model" => "restored, f_θ only (under test)".to_owned(),
-        "v04_dlm_restored" => "restored, same checkpoint (under test)".to_owned(),
-        other => arm_key_in_words(other),
-    }
-}
-
-/// An arm in words where the file that it stands in is not known.
-fn arm_key_in_words(key: &str) -> String {
-    if let Some(alpha) = key.strip_prefix("k3_cross_model_alpha_") {
-        return format!("restored, {alpha} true K/V mixed in");
-    }
-    match key {
-        "oracle" | "oracle_full_attention" => "oracle",
-        "sink_window" | "v03_sink_window" => "sink + window",
-        "no_restoration" => "control: hidden in place of f_θ",
-        "no_restoration_s5" => "control: hidden in place of f_θ, S5",
-        "no_restoration_ftheta_only" => "control: hidden in place of f_θ, f_θ only",
-        "random_restoration" => "control: noise in place of f_θ",
-        "random_restoration_s5" => "control: noise in place of f_θ, S5",
-        "random_restoration_ftheta_only" => "control: noise in place of f_θ, f_θ only",
-        "k3_same_checkpoint" => "restored, same checkpoint",
-        "k3_cross_model_s5" => "restored, S5 + f_θ",
-        "k3_cross_model_ftheta_only" => "restored, f_θ only",
-        "k3_identity_restore" => "restored, identity",
-        "k3_cross_model" | "v04_dlm_restored" => "restored (under test)",
-        "engine_process" => "engine process (all arms)",
-        other => other,
-    }
-    .to_owned()
-}
-
-fn mark(kind: NiahKind, key: &str) -> Mark {
-    match key {
-        key if key == kind.sut() => Mark::Restored,
-        key if key == kind.oracle() => Mark::Oracle,
-        "k3_identity_restore" | "k3_same_checkpoint" => Mark::Variant,
-        key if key.starts_with("k3_cross_model_") => Mark::Variant,
-        _ => Mark::Control,
-    }
-}
-
-fn gates(gate: &GateReport, names: &BTreeMap<PathBuf, String>) -> Section {
+fn gates(gate: &GateReport, names: &BTreeMap<PathBuf, String>, language: Language) -> Section {
     let rows: Vec<Vec<Cell>> = gate
         .cells
         .iter()
         .map(|cell| {
             vec![
-                text(&cell.title),
-                number(&cell.rung),
-                text(cell.platform.label()),
-                Cell::Chip(cell.verdict.into()),
-                text(&cell.figures),
-                text(&cell.why),
-                number(cell.samples_needed.map_or_else(|| "–".to_owned(), |more| format!("{more} more"))),
+                text(cell.title.said(language)),
+                number(if cell.rung == "all" { said!(language, "all", "全部") } else { cell.rung.clone() }),
+                text(platform(cell.platform, language)),
+                Cell::Chip(Chip::of_gate(cell.verdict, language)),
+                text(cell.figures.said(language)),
+                text(cell.why.said(language)),
+                number(
+                    cell.samples_needed.map_or_else(
+                        || "–".to_owned(),
+                        |more| said!(language, "{more} more", "再 {more} 个"),
+                    ),
+                ),
                 cell.file.as_deref().map_or_else(|| text("–"), |file| code(name_of(file, names))),
             ]
         })
         .collect();
-    let columns = ["gate", "rung", "platform", "verdict", "figures", "why", "samples missing", "file"];
+    let columns = heads(
+        language,
+        &[
+            ("gate", "门禁"),
+            ("rung", "梯级"),
+            ("platform", "平台"),
+            ("verdict", "结论"),
+            ("figures", "数字"),
+            ("why", "原因"),
+            ("samples missing", "缺少的样本"),
+            ("file", "文件"),
+        ],
+    );
     let mut blocks = vec![if rows.is_empty() {
-        Block::Text("No needle evidence was given, so no gate can be decided.".to_owned())
+        Block::Text(said!(
+            language,
+            "No needle evidence was given, so no gate can be decided.",
+            "没有大海捞针证据，因此无法判定任何门禁。"
+        ))
     } else {
-        table("Every gate on every rung and platform", &columns, rows)
+        table(
+            said!(language, "Every gate on every rung and platform", "每个梯级、每个平台上的每项门禁"),
+            &columns,
+            rows,
+        )
     }];
     if !gate.ignored.is_empty() {
         let ignored: Vec<&str> = gate.ignored.iter().map(|path| name_of(path, names)).collect();
-        blocks.push(Block::Text(format!("Without a needle gate, kept as context: {}.", ignored.join(", "))));
+        blocks.push(Block::Text(said!(
+            language,
+            "Without a needle gate, kept as context: {}.",
+            "不含大海捞针门禁，作为背景保留：{}。",
+            ignored.join(", ")
+        )));
     }
-    Section { id: "gates", title: "Gates", long: false, blocks }
+    Section { id: "gates", title: said!(language, "Gates", "门禁"), long: false, blocks }
 }
 
 fn percent(fraction: f64) -> String {
     format!("{:.1} %", 100.0 * fraction)
 }
 
-fn recall(runs: &[Run<'_>]) -> Result<Section, ReportError> {
+fn recall(runs: &[Run<'_>], language: Language) -> Result<Section, ReportError> {
     let mut points = Vec::new();
     let mut rows = Vec::new();
     for run in runs {
         for arm in &run.niah.arms {
-            let words = arm_in_words(run.niah, &arm.key);
+            let words = arm_in_words(run.niah, &arm.key, language);
             points.push(RecallPoint {
                 label: run.stem().to_owned(),
                 rung: run.rung.clone(),
@@ -385,20 +383,39 @@ fn recall(runs: &[Run<'_>]) -> Result<Section, ReportError> {
             ]));
         }
     }
-    let columns =
-        ["file", "rung", "platform", "arm", "strict hits", "recall", "exact 95 % interval", "ignoring case"];
+    let columns = heads(
+        language,
+        &[
+            ("file", "文件"),
+            ("rung", "梯级"),
+            ("platform", "平台"),
+            ("arm", "实验臂"),
+            ("strict hits", "严格命中"),
+            ("recall", "召回率"),
+            ("exact 95 % interval", "95 % 精确区间"),
+            ("ignoring case", "忽略大小写"),
+        ],
+    );
     Ok(Section {
         id: "recall",
-        title: "Recall",
+        title: said!(language, "Recall", "召回率"),
         long: false,
         blocks: vec![
-            Block::Chart(charts::recall(&points)?),
-            table("Hits recounted from the stored texts, arm by arm", &columns, rows),
+            Block::Chart(charts::recall(&points, language)?),
+            table(
+                said!(
+                    language,
+                    "Hits recounted from the stored texts, arm by arm",
+                    "由存储的文本重新计数的命中，按实验臂列出"
+                ),
+                &columns,
+                rows,
+            ),
         ],
     })
 }
 
-fn delta(runs: &[Run<'_>], limits: &Thresholds) -> Result<Section, ReportError> {
+fn delta(runs: &[Run<'_>], limits: &Thresholds, language: Language) -> Result<Section, ReportError> {
     let margin = limits.recall_margin_pp;
     let paired = || runs.iter().filter_map(|run| Some((run, run.paired()?)));
     let drawn: Vec<DeltaRow> = paired()
@@ -414,44 +431,65 @@ fn delta(runs: &[Run<'_>], limits: &Thresholds) -> Result<Section, ReportError> 
     let rows = paired()
         .map(|(run, paired)| {
             let points = |interval: Interval| {
-                number(format!("{} to {} pp", signed(interval.low, 1), signed(interval.high, 1)))
+                number(said!(
+                    language,
+                    "{} to {} pp",
+                    "{} 到 {} 个百分点",
+                    signed(interval.low, 1),
+                    signed(interval.high, 1)
+                ))
             };
             let arms = run.niah.sut().zip(run.niah.oracle());
             let holds =
                 arms.is_some_and(|(sut, oracle)| limits.within_margin(sut.hits, oracle.hits, paired.n));
-            let within = if holds { chip(Tone::Pass, "yes") } else { chip(Tone::Fail, "no") };
+            let within = if holds {
+                chip(Tone::Pass, said!(language, "yes", "是"))
+            } else {
+                chip(Tone::Fail, said!(language, "no", "否"))
+            };
             run.row([
                 number(paired.n.to_string()),
-                number(format!("{} pp", signed(paired.delta_pp, 2))),
+                number(said!(language, "{} pp", "{} 个百分点", signed(paired.delta_pp, 2))),
                 points(paired.delta_interval_pp),
                 points(paired.delta_tango_pp),
                 Cell::Chip(within),
                 number(format!("{} / {}", paired.gained, paired.lost)),
-                number(format!("≤ {:.1} pp", 100.0 * paired.loss_upper95)),
+                number(said!(language, "≤ {:.1} pp", "≤ {:.1} 个百分点", 100.0 * paired.loss_upper95)),
                 number(format!("{}/{}", paired.retained, paired.informative_n)),
             ])
         })
         .collect();
-    let columns = [
-        "file",
-        "rung",
-        "platform",
-        "pairs",
-        "delta",
-        "95 %, conservative",
-        "95 %, Tango",
-        "within the margin",
-        "gained / lost",
-        "lost recall, one-sided 95 %",
-        "oracle hits kept",
-    ];
+    let columns = heads(
+        language,
+        &[
+            ("file", "文件"),
+            ("rung", "梯级"),
+            ("platform", "平台"),
+            ("pairs", "对数"),
+            ("delta", "差"),
+            ("95 %, conservative", "95 %，保守"),
+            ("95 %, Tango", "95 %，Tango"),
+            ("within the margin", "在界限内"),
+            ("gained / lost", "增加 / 丢失"),
+            ("lost recall, one-sided 95 %", "召回损失，单侧 95 %"),
+            ("oracle hits kept", "保留的 oracle 命中"),
+        ],
+    );
     Ok(Section {
         id: "delta",
-        title: "Recall delta against the oracle",
+        title: said!(language, "Recall delta against the oracle", "召回率与 oracle 之差"),
         long: false,
         blocks: vec![
-            Block::Chart(charts::deltas(&drawn, margin)?),
-            table("The arm under test against the oracle on the same samples", &columns, rows),
+            Block::Chart(charts::deltas(&drawn, margin, language)?),
+            table(
+                said!(
+                    language,
+                    "The arm under test against the oracle on the same samples",
+                    "相同样本上受测实验臂与 oracle 的对比"
+                ),
+                &columns,
+                rows,
+            ),
         ],
     })
 }
@@ -465,18 +503,42 @@ pub(crate) fn bytes(bytes: u64) -> String {
     )
 }
 
+/// What a kind of figure is worth.
+fn meaning(kind: MemoryKind) -> Text {
+    match kind {
+        MemoryKind::AllocatorPeak => {
+            text!("The peak counter of the device's allocator", "设备分配器的峰值计数器")
+        }
+        MemoryKind::DeviceSampled => {
+            text!("Device memory in use; a sample can miss the peak", "使用中的设备内存；采样可能错过峰值")
+        }
+        MemoryKind::ProcessFootprint => text!(
+            "Resident set of the whole process, from the operating system",
+            "整个进程的常驻内存，由操作系统报告"
+        ),
+        MemoryKind::KvCounted => text!(
+            "Bytes of the K/V tensors that lived, counted: the cache alone",
+            "存活的 K/V 张量的字节数，计数所得：仅缓存"
+        ),
+        MemoryKind::Formula => text!(
+            "Computed, not measured: says nothing about this run and decides no gate",
+            "计算所得，未测量：说明不了这次运行，也不决定任何门禁"
+        ),
+    }
+}
+
 /// One table per kind of figure: two kinds never stand in one.
-fn memory(runs: &[Run<'_>], limits: &Thresholds) -> Result<Section, ReportError> {
-    const KINDS: [(MemoryKind, &str); 5] = [
-        (MemoryKind::AllocatorPeak, "The peak counter of the device's allocator"),
-        (MemoryKind::DeviceSampled, "Device memory in use; a sample can miss the peak"),
-        (MemoryKind::ProcessFootprint, "Resident set of the whole process, from the operating system"),
-        (MemoryKind::KvCounted, "Bytes of the K/V tensors that lived, counted: the cache alone"),
-        (MemoryKind::Formula, "Computed, not measured: says nothing about this run and decides no gate"),
-    ];
+fn memory(runs: &[Run<'_>], limits: &Thresholds, language: Language) -> Result<Section, ReportError> {
     let mut panels = Vec::new();
     let mut tables = Vec::new();
-    for (kind, meaning) in KINDS {
+    let kinds = [
+        MemoryKind::AllocatorPeak,
+        MemoryKind::DeviceSampled,
+        MemoryKind::ProcessFootprint,
+        MemoryKind::KvCounted,
+        MemoryKind::Formula,
+    ];
+    for kind in kinds {
         let figures = runs.iter().flat_map(|run| run.niah.memory.iter().map(move |figure| (run, figure)));
         let figures: Vec<_> = figures.filter(|(_, figure)| figure.kind == kind).collect();
         if figures.is_empty() {
@@ -484,24 +546,43 @@ fn memory(runs: &[Run<'_>], limits: &Thresholds) -> Result<Section, ReportError>
         }
         let rows = figures.iter().map(|(run, figure)| {
             run.row([
-                text(arm_in_words(run.niah, &figure.arm)),
-                text(&figure.label),
+                text(arm_in_words(run.niah, &figure.arm, language)),
+                text(figure.label.said(language)),
                 number(bytes(figure.bytes)),
             ])
         });
-        let (tone, word) =
-            if kind.is_measured() { (Tone::Neutral, "measured") } else { (Tone::Warn, "not measured") };
-        tables.push(Block::Heading(chip(tone, word), capitalised(kind.label())));
-        tables.push(table(meaning, &["file", "rung", "platform", "arm", "figure", "bytes"], rows.collect()));
+        let (tone, word) = if kind.is_measured() {
+            (Tone::Neutral, said!(language, "measured", "已测量"))
+        } else {
+            (Tone::Warn, said!(language, "not measured", "未测量"))
+        };
+        let title = capitalised(kind.label().said(language));
+        let shown = format!("{title} ({word})");
+        tables.push(Block::Heading(chip(tone, word), title));
+        tables.push(table(
+            meaning(kind).said(language),
+            &heads(
+                language,
+                &[
+                    ("file", "文件"),
+                    ("rung", "梯级"),
+                    ("platform", "平台"),
+                    ("arm", "实验臂"),
+                    ("figure", "数字"),
+                    ("bytes", "字节"),
+                ],
+            ),
+            rows.collect(),
+        ));
         panels.push(Panel {
-            title: format!("{} ({word})", capitalised(kind.label())),
+            title: shown,
             // An own file has a dozen arms with four figures each: the chart shows those that are judged, the table all.
             bars: figures
                 .iter()
                 .filter(|(run, figure)| {
                     !matches!(mark(run.niah.kind, &figure.arm), Mark::Variant | Mark::Control)
                 })
-                .map(|(run, figure)| memory_bar(run, figure))
+                .map(|(run, figure)| memory_bar(run, figure, language))
                 .collect(),
             // The limit is for what the device or the process held, not for the cache alone.
             limit: (kind.is_measured() && kind != MemoryKind::KvCounted).then(|| {
@@ -510,17 +591,25 @@ fn memory(runs: &[Run<'_>], limits: &Thresholds) -> Result<Section, ReportError>
         });
     }
     let blocks = if tables.is_empty() {
-        vec![Block::Text("No file records a memory figure.".to_owned())]
+        vec![Block::Text(said!(language, "No file records a memory figure.", "没有文件记录内存数字。"))]
     } else {
-        let title = "Memory of the arm under test and its oracle, one axis for each kind of figure";
-        std::iter::once(Block::Chart(charts::bars(title, &panels)?)).chain(tables).collect()
+        let title = said!(
+            language,
+            "Memory of the arm under test and its oracle, one axis for each kind of figure",
+            "受测实验臂及其 oracle 的内存，每类数字一条轴"
+        );
+        std::iter::once(Block::Chart(charts::bars(&title, &panels, language)?)).chain(tables).collect()
     };
-    Ok(Section { id: "memory", title: "Memory", long: false, blocks })
+    Ok(Section { id: "memory", title: said!(language, "Memory", "内存"), long: false, blocks })
 }
 
-fn memory_bar(run: &Run<'_>, figure: &MemoryFigure) -> Bar {
+fn memory_bar(run: &Run<'_>, figure: &MemoryFigure, language: Language) -> Bar {
     Bar {
-        label: run.label(&format!("{}, {}", arm_in_words(run.niah, &figure.arm), figure.label)),
+        label: run.label(&format!(
+            "{}, {}",
+            arm_in_words(run.niah, &figure.arm, language),
+            figure.label.said(language)
+        )),
         platform: run.audit.identity.platform,
         mark: mark(run.niah.kind, &figure.arm),
         value: figure.bytes as f64,
@@ -529,17 +618,17 @@ fn memory_bar(run: &Run<'_>, figure: &MemoryFigure) -> Bar {
 }
 
 /// Rates, one axis for each machine and for what the time covers: nothing else of them compares.
-fn throughput(runs: &[Run<'_>]) -> Result<Section, ReportError> {
+fn throughput(runs: &[Run<'_>], language: Language) -> Result<Section, ReportError> {
     let mut panels: BTreeMap<(String, TimeScope), Vec<Bar>> = BTreeMap::new();
     let mut rows = Vec::new();
     for run in runs {
         for rate in &run.niah.throughput {
-            let words = arm_in_words(run.niah, &rate.arm);
-            let figure = format!("{:.1} tokens/s", rate.tok_s);
+            let words = arm_in_words(run.niah, &rate.arm, language);
+            let figure = said!(language, "{:.1} tokens/s", "{:.1} 词元/秒", rate.tok_s);
             rows.push(run.row([
                 text(run.machine()),
                 text(words.clone()),
-                text(rate.scope.label()),
+                text(rate.scope.label().said(language)),
                 number(&figure),
             ]));
             panels.entry((run.machine(), rate.scope)).or_default().push(Bar {
@@ -552,84 +641,108 @@ fn throughput(runs: &[Run<'_>]) -> Result<Section, ReportError> {
         }
     }
     let panel = |((machine, scope), bars): ((String, TimeScope), Vec<Bar>)| Panel {
-        title: format!("{machine}: {}", scope.label()),
+        title: format!("{machine}: {}", scope.label().said(language)),
         bars,
         limit: None,
     };
     let panels: Vec<Panel> = panels.into_iter().map(panel).collect();
-    let columns = ["file", "rung", "platform", "machine", "arm", "what the time covers", "rate"];
+    let columns = heads(
+        language,
+        &[
+            ("file", "文件"),
+            ("rung", "梯级"),
+            ("platform", "平台"),
+            ("machine", "机器"),
+            ("arm", "实验臂"),
+            ("what the time covers", "时间的范围"),
+            ("rate", "速率"),
+        ],
+    );
     let blocks = if rows.is_empty() {
-        vec![Block::Text("No file records a rate.".to_owned())]
+        vec![Block::Text(said!(language, "No file records a rate.", "没有文件记录速率。"))]
     } else {
         vec![
-            Block::Chart(charts::bars("Throughput, one axis for each machine", &panels)?),
-            table("Rates are compared within a machine only", &columns, rows),
+            Block::Chart(charts::bars(
+                &said!(language, "Throughput, one axis for each machine", "吞吐量，每台机器一条轴"),
+                &panels,
+                language,
+            )?),
+            table(
+                said!(language, "Rates are compared within a machine only", "速率只在同一台机器内比较"),
+                &columns,
+                rows,
+            ),
         ]
     };
-    Ok(Section { id: "throughput", title: "Throughput", long: true, blocks })
+    Ok(Section { id: "throughput", title: said!(language, "Throughput", "吞吐量"), long: true, blocks })
 }
 
 /// Recall by depth and length, pooled over files that hold different samples.
-fn depths(audits: &[Audit]) -> Result<Section, ReportError> {
+fn depths(audits: &[Audit], language: Language) -> Result<Section, ReportError> {
     let grid = evidence::grid(audits, None);
     if grid.rows.is_empty() {
-        return Ok(Section { id: "depths", title: "Depth and length", long: true, blocks: Vec::new() });
+        return Ok(Section {
+            id: "depths",
+            title: said!(language, "Depth and length", "深度与长度"),
+            long: true,
+            blocks: Vec::new(),
+        });
     }
     let cells = |row: &GridRow| {
-        let [label, counts @ ..] = grid_row(row);
+        let [label, counts @ ..] = grid_row(row, language);
         std::iter::once(text(label)).chain(counts.map(number)).collect()
     };
-    let caption = "Hits of samples by the needle's depth; files with the same samples count once";
+    let caption = said!(
+        language,
+        "Hits of samples by the needle's depth; files with the same samples count once",
+        "按针的深度统计的命中；样本相同的文件只计一次"
+    );
     let rows = grid.rows.iter().map(cells).collect();
-    let blocks = vec![Block::Chart(heat_map(&grid)?), table(caption, &GRID_COLUMNS, rows)];
-    Ok(Section { id: "depths", title: "Depth and length", long: true, blocks })
+    let blocks =
+        vec![Block::Chart(heat_map(&grid, language)?), table(caption, &grid_columns(language), rows)];
+    Ok(Section {
+        id: "depths", title: said!(language, "Depth and length", "深度与长度"), long: true, blocks
+    })
 }
 
-const GRID_COLUMNS: [&str; DEPTH_BINS + 2] = [
-    "platform, lines, arm",
-    "0–10 %",
-    "10–20 %",
-    "20–30 %",
-    "30–40 %",
-    "40–50 %",
-    "50–60 %",
-    "60–70 %",
-    "70–80 %",
-    "80–90 %",
-    "90–100 %",
-    "all",
-];
+fn grid_columns(language: Language) -> [String; DEPTH_BINS + 2] {
+    std::array::from_fn(|at| match at {
+        0 => said!(language, "platform, lines, arm", "平台，行数，实验臂"),
+        at if at > DEPTH_BINS => said!(language, "all", "全部"),
+        at => format!("{}–{} %", 100 * (at - 1) / DEPTH_BINS, 100 * at / DEPTH_BINS),
+    })
+}
 
-fn grid_row(row: &GridRow) -> [String; DEPTH_BINS + 2] {
+fn grid_row(row: &GridRow, language: Language) -> [String; DEPTH_BINS + 2] {
     let count = |cell: &GridCell| format!("{}/{}", cell.hits, cell.n);
     std::array::from_fn(|at| match at {
-        0 => grid_label(row),
+        0 => grid_label(row, language),
         at => count(row.depths.get(at - 1).unwrap_or(&row.all)),
     })
 }
 
 /// The figures of the heat map: heads of the columns, and rows.
-pub fn grid_table(grid: &Grid) -> (Vec<String>, Vec<Vec<String>>) {
-    let columns = GRID_COLUMNS.map(str::to_owned).to_vec();
-    (columns, grid.rows.iter().map(|row| grid_row(row).to_vec()).collect())
+pub fn grid_table(grid: &Grid, language: Language) -> (Vec<String>, Vec<Vec<String>>) {
+    let rows = grid.rows.iter().map(|row| grid_row(row, language).to_vec()).collect();
+    (grid_columns(language).to_vec(), rows)
 }
 
-fn grid_label(row: &GridRow) -> String {
+fn grid_label(row: &GridRow, language: Language) -> String {
     let lines =
         row.rung.map_or_else(|| format!("{}–{}", row.lines[0], row.lines[1]), |rung| rung.to_string());
-    format!("{} {lines} · {}", row.platform.label(), arm_key_in_words(&row.arm))
+    format!("{} {lines} · {}", platform(row.platform, language), arm_key_in_words(&row.arm, language))
 }
 
 /// Recall by needle depth and context length, as a chart.
 ///
 /// # Errors
 /// [`ReportError::Chart`] when it cannot be drawn.
-pub fn heat_map(grid: &Grid) -> Result<Chart, ReportError> {
+pub fn heat_map(grid: &Grid, language: Language) -> Result<Chart, ReportError> {
     let row = |row: &GridRow| HeatRow {
-        label: grid_label(row),
+        label: grid_label(row, language),
         cells: row.depths.iter().map(|cell| (cell.hits, cell.n)).collect(),
     };
-    charts::heat(&grid.rows.iter().map(row).collect::<Vec<_>>())
+    charts::heat(&grid.rows.iter().map(row).collect::<Vec<_>>(), language)
 }
 
 fn capitalised(words: &str) -> String {
@@ -637,44 +750,57 @@ fn capitalised(words: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-fn restoration(runs: &[Run<'_>]) -> Section {
+fn restoration(runs: &[Run<'_>], language: Language) -> Section {
     let counted =
         runs.iter().flat_map(|run| run.niah.restoration.iter().map(move |counters| (run, counters)));
     let rows: Vec<Vec<Cell>> =
-        counted.map(|(run, counters)| run.row(restoration_cells(run.niah, counters))).collect();
-    let columns = [
-        "file",
-        "rung",
-        "platform",
-        "arm",
-        "complete",
-        "layers",
-        "evicted positions",
-        "passes",
-        "drafter + f_θ + capture",
-    ];
+        counted.map(|(run, counters)| run.row(restoration_cells(run.niah, counters, language))).collect();
+    let columns = heads(
+        language,
+        &[
+            ("file", "文件"),
+            ("rung", "梯级"),
+            ("platform", "平台"),
+            ("arm", "实验臂"),
+            ("complete", "完整"),
+            ("layers", "层"),
+            ("evicted positions", "被逐出的位置"),
+            ("passes", "次数"),
+            ("drafter + f_θ + capture", "草稿模型 + f_θ + 捕获"),
+        ],
+    );
     let block = if rows.is_empty() {
-        Block::Text(
-            "No file holds restoration counters: nothing proves that f_θ and the injection ran.".to_owned(),
-        )
+        Block::Text(said!(
+            language,
+            "No file holds restoration counters: nothing proves that f_θ and the injection ran.",
+            "没有文件含有恢复计数器：没有任何东西证明 f_θ 和注入执行过。"
+        ))
     } else {
-        table("Counted where the injection happens, summed over samples", &columns, rows)
+        table(
+            said!(
+                language,
+                "Counted where the injection happens, summed over samples",
+                "在注入发生处计数，各样本合计"
+            ),
+            &columns,
+            rows,
+        )
     };
     Section {
         id: "restoration",
-        title: "Restoration",
+        title: said!(language, "Restoration", "恢复"),
         long: false,
-        blocks: [Some(block), fidelity(runs)].into_iter().flatten().collect(),
+        blocks: [Some(block), fidelity(runs, language)].into_iter().flatten().collect(),
     }
 }
 
 /// How far each arm's first token is from the oracle's; none for files that do not say.
-fn fidelity(runs: &[Run<'_>]) -> Option<Block> {
+fn fidelity(runs: &[Run<'_>], language: Language) -> Option<Block> {
     let measured = runs.iter().flat_map(|run| run.niah.fidelity.iter().map(move |arm| (run, arm)));
     let rows: Vec<Vec<Cell>> = measured
         .map(|(run, arm)| {
             run.row([
-                text(arm_in_words(run.niah, &arm.key)),
+                text(arm_in_words(run.niah, &arm.key, language)),
                 number(format!("{:.3}", arm.mean.max_abs_logit_difference)),
                 number(format!("{:.3}", arm.worst.max_abs_logit_difference)),
                 number(format!("{:.1e}", arm.mean.kl)),
@@ -682,86 +808,156 @@ fn fidelity(runs: &[Run<'_>]) -> Option<Block> {
             ])
         })
         .collect();
-    let columns = ["file", "rung", "platform", "arm", "largest |Δlogit|, mean", "worst", "KL, mean", "worst"];
-    (!rows.is_empty()).then(|| table("The first token's distribution against the oracle's", &columns, rows))
+    let columns = heads(
+        language,
+        &[
+            ("file", "文件"),
+            ("rung", "梯级"),
+            ("platform", "平台"),
+            ("arm", "实验臂"),
+            ("largest |Δlogit|, mean", "最大 |Δlogit|，平均"),
+            ("worst", "最差"),
+            ("KL, mean", "KL，平均"),
+            ("worst", "最差"),
+        ],
+    );
+    (!rows.is_empty()).then(|| {
+        table(
+            said!(
+                language,
+                "The first token's distribution against the oracle's",
+                "首个词元的分布与 oracle 对比"
+            ),
+            &columns,
+            rows,
+        )
+    })
 }
 
-fn restoration_cells(niah: &Niah, counters: &Restoration) -> [Cell; 6] {
+fn restoration_cells(niah: &Niah, counters: &Restoration, language: Language) -> [Cell; 6] {
     let complete = if counters.is_accounted() {
-        chip(Tone::Pass, "every position")
+        chip(Tone::Pass, said!(language, "every position", "每个位置"))
     } else {
-        chip(Tone::Fail, "incomplete")
+        chip(Tone::Fail, said!(language, "incomplete", "不完整"))
     };
     [
-        text(arm_in_words(niah, &counters.key)),
+        text(arm_in_words(niah, &counters.key, language)),
         Cell::Chip(complete),
-        text(counters.layers_in_words()),
+        text(counters.layers_in_words().said(language)),
         number(counters.evicted_positions.to_string()),
         number(counters.passes.to_string()),
-        number(format!(
+        number(said!(
+            language,
             "{:.2} + {:.2} + {:.2} s",
-            counters.drafter_s, counters.projection_s, counters.capture_s
+            "{:.2} + {:.2} + {:.2} 秒",
+            counters.drafter_s,
+            counters.projection_s,
+            counters.capture_s
         )),
     ]
 }
 
-fn comparability(comparisons: &[Comparison], names: &BTreeMap<PathBuf, String>) -> Section {
+fn comparability(
+    comparisons: &[Comparison],
+    names: &BTreeMap<PathBuf, String>,
+    language: Language,
+) -> Section {
     let mut blocks = Vec::new();
     for comparison in comparisons {
         let verdict = match comparison.verdict {
-            PairVerdict::Diffable => chip(Tone::Pass, "comparable"),
-            PairVerdict::DiffableWithWarning => chip(Tone::Warn, "comparable with care"),
-            PairVerdict::NotComparable => chip(Tone::Fail, "not comparable"),
+            PairVerdict::Diffable => chip(Tone::Pass, said!(language, "comparable", "可比较")),
+            PairVerdict::DiffableWithWarning => {
+                chip(Tone::Warn, said!(language, "comparable with care", "可比较，但需留意"))
+            }
+            PairVerdict::NotComparable => chip(Tone::Fail, said!(language, "not comparable", "不可比较")),
         };
         let class = match comparison.class {
-            PairClass::CrossPlatform => "two platforms",
-            PairClass::CrossOracle => "identity against the other file's oracle",
-            PairClass::Repeat => "the same run twice",
-            PairClass::Ab => "two runs of one platform",
+            PairClass::CrossPlatform => said!(language, "two platforms", "两个平台"),
+            PairClass::CrossOracle => {
+                said!(language, "identity against the other file's oracle", "恒等运行对另一文件的 oracle")
+            }
+            PairClass::Repeat => said!(language, "the same run twice", "同一运行的两次"),
+            PairClass::Ab => said!(language, "two runs of one platform", "同一平台的两次运行"),
         };
         let (a, b) = (name_of(&comparison.a, names), name_of(&comparison.b, names));
-        blocks.push(Block::Heading(verdict, format!("{a} against {b}: {class}")));
-        blocks.push(Block::Text(agreement(comparison)));
+        blocks.push(Block::Heading(
+            verdict,
+            said!(language, "{a} against {b}: {class}", "{a} 对比 {b}：{class}"),
+        ));
+        blocks.push(Block::Text(agreement(comparison, language)));
         let axes = comparison.axes.iter().map(|axis| {
             let scope = match &axis.scope {
-                Scope::Whole => chip(Tone::Pass, "comparable"),
-                Scope::Part(limit) => chip(Tone::Warn, limit),
-                Scope::No => chip(Tone::Fail, "not comparable"),
+                Scope::Whole => chip(Tone::Pass, said!(language, "comparable", "可比较")),
+                Scope::Part(limit) => chip(Tone::Warn, limit.said(language)),
+                Scope::No => chip(Tone::Fail, said!(language, "not comparable", "不可比较")),
             };
-            vec![text(axis.name.label()), Cell::Chip(scope), text(&axis.reason)]
+            vec![text(axis.name.label().said(language)), Cell::Chip(scope), text(axis.reason.said(language))]
         });
-        blocks.push(table("Axis by axis", &["axis", "scope", "reason"], axes.collect()));
+        blocks.push(table(
+            said!(language, "Axis by axis", "逐维度"),
+            &heads(language, &[("axis", "维度"), ("scope", "范围"), ("reason", "原因")]),
+            axes.collect(),
+        ));
         let differing: Vec<Vec<Cell>> = comparison
             .factors
             .iter()
             .filter(|factor| factor.differs)
-            .map(|factor| vec![text(factor.name), code(&factor.a), code(&factor.b)])
+            .map(|factor| {
+                vec![
+                    text(factor.name.said(language)),
+                    code(factor.a.said(language)),
+                    code(factor.b.said(language)),
+                ]
+            })
             .collect();
         if !differing.is_empty() {
-            blocks.push(table("What differs", &["setting", "first file", "second file"], differing));
+            blocks.push(table(
+                said!(language, "What differs", "差异"),
+                &heads(
+                    language,
+                    &[("setting", "设置"), ("first file", "第一个文件"), ("second file", "第二个文件")],
+                ),
+                differing,
+            ));
         }
     }
-    Section { id: "comparability", title: "Comparability", long: true, blocks }
+    Section { id: "comparability", title: said!(language, "Comparability", "可比性"), long: true, blocks }
 }
 
-fn agreement(comparison: &Comparison) -> String {
+fn agreement(comparison: &Comparison, language: Language) -> String {
     let agreement = &comparison.agreement;
     let delta = comparison.delta_pp.map_or_else(
-        || "Recall of the two is not subtracted.".to_owned(),
-        |pp| format!("Recall of the second less recall of the first: {} pp.", signed(pp, 2)),
+        || said!(language, "Recall of the two is not subtracted.", "两者的召回率不相减。"),
+        |pp| {
+            said!(
+                language,
+                "Recall of the second less recall of the first: {} pp.",
+                "第二个减第一个的召回率：{} 个百分点。",
+                signed(pp, 2)
+            )
+        },
     );
     if agreement.n == 0 || comparison.samples.iter().any(|sample| !sample.same_prompt) {
-        return format!("{delta} The prompts are not the same, so samples are not matched.");
+        return said!(
+            language,
+            "{delta} The prompts are not the same, so samples are not matched.",
+            "{delta}提示词不相同，因此样本没有配对。"
+        );
     }
-    format!(
+    said!(
+        language,
         "{delta} Of {} samples, {} have the same hit or miss, {} the same text of the arm under test, {} the \
          same text of the oracle.",
-        agreement.n, agreement.same_flags, agreement.same_sut_texts, agreement.same_oracle_texts
+        "{delta}{} 个样本中，{} 个命中情况相同，{} 个受测实验臂文本相同，{} 个 oracle 文本相同。",
+        agreement.n,
+        agreement.same_flags,
+        agreement.same_sut_texts,
+        agreement.same_oracle_texts
     )
 }
 
 /// By severity, then by code; why and remedy stand once per code, every occurrence below.
-fn findings(audits: &[Audit], names: &BTreeMap<PathBuf, String>) -> Section {
+fn findings(audits: &[Audit], names: &BTreeMap<PathBuf, String>, language: Language) -> Section {
     let mut by_code: BTreeMap<(Severity, &str), Vec<(&Audit, &evidence::Finding)>> = BTreeMap::new();
     for audit in audits {
         for finding in &audit.findings {
@@ -772,73 +968,96 @@ fn findings(audits: &[Audit], names: &BTreeMap<PathBuf, String>) -> Section {
         by_code.iter().filter(|((s, _), _)| *s == severity).map(|(_, found)| found.len()).sum()
     };
     let mut blocks = vec![Block::Text(if by_code.is_empty() {
-        "The audit found nothing to say.".to_owned()
+        said!(language, "The audit found nothing to say.", "审计没有意见。")
     } else {
-        format!(
+        said!(
+            language,
             "{} errors, {} warnings, {} notes.",
+            "{} 个错误，{} 个警告，{} 条说明。",
             count(Severity::Error),
             count(Severity::Warn),
             count(Severity::Info)
         )
     })];
     for ((severity, name), found) in &by_code {
-        blocks.push(Block::Heading((*severity).into(), (*name).to_owned()));
+        blocks.push(Block::Heading(Chip::of_severity(*severity, language), (*name).to_owned()));
         let Some((_, first)) = found.first() else { continue };
-        if !first.why.is_empty() {
-            blocks.push(Block::Text(format!("{} {}", first.why, first.fix)));
+        let (why, fix) = (first.why.said(language), first.fix.said(language));
+        if !why.is_empty() {
+            blocks.push(Block::Text(said!(language, "{why} {fix}", "{why}{fix}")));
         }
         let rows = found.iter().map(|(audit, finding)| {
-            vec![code(name_of(&audit.path, names)), code(&finding.pointer), text(&finding.message)]
+            vec![
+                code(name_of(&audit.path, names)),
+                code(&finding.pointer),
+                text(finding.message.said(language)),
+            ]
         });
         blocks.push(table(
-            format!("Where {name} was found"),
-            &["file", "JSON pointer", "message"],
+            said!(language, "Where {name} was found", "发现 {name} 的位置"),
+            &heads(language, &[("file", "文件"), ("JSON pointer", "JSON 指针"), ("message", "内容")]),
             rows.collect(),
         ));
     }
-    Section { id: "findings", title: "Findings", long: true, blocks }
+    Section { id: "findings", title: said!(language, "Findings", "审计发现"), long: true, blocks }
 }
 
-fn provenance(runs: &[Run<'_>]) -> Section {
+fn provenance(runs: &[Run<'_>], language: Language) -> Section {
     let rows = runs.iter().map(|run| match &run.niah.provenance {
-        Some(provenance) => provenance_cells(run, provenance),
+        Some(provenance) => provenance_cells(run, provenance, language),
         None => {
-            let mut cells = vec![code(run.name), text("not recorded")];
+            let mut cells = vec![code(run.name), text(said!(language, "not recorded", "未记录"))];
             cells.extend(std::iter::repeat_n(text("–"), 7));
             cells
         }
     });
-    let columns = [
-        "file",
-        "model pack",
-        "program",
-        "commit",
-        "backend, device",
-        "number type",
-        "host",
-        "start – end",
-        "dataset",
-    ];
+    let columns = heads(
+        language,
+        &[
+            ("file", "文件"),
+            ("model pack", "模型包"),
+            ("program", "程序"),
+            ("commit", "提交"),
+            ("backend, device", "后端，设备"),
+            ("number type", "数值类型"),
+            ("host", "主机"),
+            ("start – end", "开始 – 结束"),
+            ("dataset", "数据集"),
+        ],
+    );
     let rows: Vec<Vec<Cell>> = rows.collect();
-    let blocks =
-        if rows.is_empty() { Vec::new() } else { vec![table("What ran, where and when", &columns, rows)] };
-    Section { id: "provenance", title: "Provenance", long: true, blocks }
+    let blocks = if rows.is_empty() {
+        Vec::new()
+    } else {
+        vec![table(said!(language, "What ran, where and when", "运行了什么，何时何地"), &columns, rows)]
+    };
+    Section { id: "provenance", title: said!(language, "Provenance", "来源"), long: true, blocks }
 }
 
-fn provenance_cells(run: &Run<'_>, from: &Provenance) -> Vec<Cell> {
+fn provenance_cells(run: &Run<'_>, from: &Provenance, language: Language) -> Vec<Cell> {
     let host = &from.host;
     let version = from.backend_version.as_deref().map_or_else(String::new, |version| format!(" {version}"));
-    let commit = from.git_commit.as_deref().unwrap_or("unknown");
-    let dirty = if from.git_dirty { " + uncommitted changes" } else { "" };
+    let commit = from.git_commit.clone().unwrap_or_else(|| said!(language, "unknown", "未知"));
+    let dirty = if from.git_dirty {
+        said!(language, " + uncommitted changes", " + 未提交的更改")
+    } else {
+        String::new()
+    };
     vec![
         code(run.name),
-        if from.demo { text(format!("{} (DEMO PACK)", from.pack_name)) } else { text(&from.pack_name) },
+        if from.demo {
+            text(said!(language, "{} (DEMO PACK)", "{}（演示包）", from.pack_name))
+        } else {
+            text(&from.pack_name)
+        },
         text(&from.program_version),
         code(format!("{commit}{dirty}")),
         text(format!("{}{version}, {}", from.backend, from.device)),
         text(&from.dtype),
-        text(format!(
+        text(said!(
+            language,
             "{}, {}, {}, {} cores, {}",
+            "{}，{}，{}，{} 核，{}",
             host.os,
             host.arch,
             host.cpu,
@@ -851,7 +1070,7 @@ fn provenance_cells(run: &Run<'_>, from: &Provenance) -> Vec<Cell> {
 }
 
 /// The files of each pack once, however many evidence files it wrote.
-fn weights(runs: &[Run<'_>]) -> Section {
+fn weights(runs: &[Run<'_>], language: Language) -> Section {
     let mut packs: BTreeMap<String, Vec<&Run<'_>>> = BTreeMap::new();
     for run in runs {
         if let Some(digest) = run.niah.weights_digest() {
@@ -862,86 +1081,104 @@ fn weights(runs: &[Run<'_>]) -> Section {
     for (digest, runs) in &packs {
         let Some(pack) = runs.first().and_then(|run| run.niah.provenance.as_ref()) else { continue };
         let users: Vec<&str> = runs.iter().map(|run| run.name).collect();
-        let tone = if pack.demo { chip(Tone::Warn, "DEMO PACK") } else { chip(Tone::Neutral, "pack") };
+        let tone = if pack.demo {
+            chip(Tone::Warn, said!(language, "DEMO PACK", "演示包"))
+        } else {
+            chip(Tone::Neutral, said!(language, "pack", "模型包"))
+        };
         blocks.push(Block::Heading(tone, format!("{} ({digest})", pack.pack_name)));
-        blocks.push(Block::Text(format!("Ran in {}.", users.join(", "))));
+        blocks.push(Block::Text(said!(language, "Ran in {}.", "用于 {}。", users.join(", "))));
         let rows = pack.weights.iter().map(|f| vec![code(&f.path), number(bytes(f.bytes)), code(&f.sha256)]);
-        blocks.push(table("Files of the pack", &["file", "size", "SHA-256"], rows.collect()));
+        blocks.push(table(
+            said!(language, "Files of the pack", "模型包的文件"),
+            &heads(language, &[("file", "文件"), ("size", "大小"), ("SHA-256", "SHA-256")]),
+            rows.collect(),
+        ));
     }
-    Section { id: "weights", title: "Weights", long: true, blocks }
+    Section { id: "weights", title: said!(language, "Weights", "权重"), long: true, blocks }
 }
 
-fn files(audits: &[Audit], names: &BTreeMap<PathBuf, String>) -> Section {
+fn files(audits: &[Audit], names: &BTreeMap<PathBuf, String>, language: Language) -> Section {
     let rows: Vec<Vec<Cell>> = audits
         .iter()
         .map(|audit| {
             vec![
                 code(name_of(&audit.path, names)),
-                code(audit.identity.kind.as_deref().unwrap_or("no kind")),
-                Cell::Chip(audit.verdict.into()),
+                code(audit.identity.kind.clone().unwrap_or_else(|| said!(language, "no kind", "未注明类型"))),
+                Cell::Chip(Chip::of_audit(audit.verdict, language)),
                 number(bytes(audit.bytes)),
                 code(&audit.sha256),
             ]
         })
         .collect();
-    let columns = ["file", "kind", "verdict of the audit", "size", "SHA-256"];
+    let columns = heads(
+        language,
+        &[
+            ("file", "文件"),
+            ("kind", "类型"),
+            ("verdict of the audit", "审计结论"),
+            ("size", "大小"),
+            ("SHA-256", "SHA-256"),
+        ],
+    );
     let blocks = if rows.is_empty() {
         Vec::new()
     } else {
-        vec![table("Every file that this report rests on", &columns, rows)]
+        vec![table(
+            said!(language, "Every file that this report rests on", "本报告所依据的每个文件"),
+            &columns,
+            rows,
+        )]
     };
-    Section { id: "files", title: "Evidence files", long: true, blocks }
+    Section { id: "files", title: said!(language, "Evidence files", "证据文件"), long: true, blocks }
 }
 
-fn policy(policy: &Policy) -> Section {
+fn policy(policy: &Policy, language: Language) -> Section {
     let limits = &policy.values;
     let (margin, confidence) = (limits.recall_margin_pp, limits.confidence);
     let platforms: Vec<&str> = limits.platforms.iter().map(|platform| platform.label()).collect();
     let rungs: Vec<String> = limits.ladder.iter().map(u32::to_string).collect();
+    let and = said!(language, " and ", "、");
     let rules = [
         (
-            "Every rung measured",
-            format!(
-                "Evidence with both arms at {} padding lines on {}. Missing where a rung has none.",
+            said!(language, "Every rung measured", "每个梯级都已测量"),
+            said!(language, "Evidence with both arms at {} padding lines on {}. Missing where a rung has none.", "在 {1} 上，填充行数为 {0} 的每个梯级都须有两个实验臂的证据。没有证据的梯级为缺失。",
                 rungs.join(", "),
-                platforms.join(" and ")
+                platforms.join(&and)
             ),
         ),
         (
-            "Recall",
-            format!(
-                "The arm under test and the oracle answer the same prompts. Fail unless |Δhits| ≤ {margin} % of n, in \
+            said!(language, "Recall", "召回率"),
+            said!(language, "The arm under test and the oracle answer the same prompts. Fail unless |Δhits| ≤ {margin} % of n, in \
                  integers. Pass only when the one-sided exact upper bound, at confidence {confidence}, on the rate of \
-                 lost samples is at most {margin} percentage points; until then undecided."
+                 lost samples is at most {margin} percentage points; until then undecided.", "受测实验臂与 oracle 回答相同的提示词。以整数计，除非 |Δhits| ≤ n 的 {margin} %，否则不通过。只有丢失样本比率的单侧精确上界（置信度 {confidence}）至多为 {margin} 个百分点时才通过；在此之前为未定。"
             ),
         ),
         (
-            "Restoration ran",
-            format!(
-                "Run-time counters show that every evicted position of every restored layer was injected, and K/V \
+            said!(language, "Restoration ran", "恢复已执行"),
+            said!(language, "Run-time counters show that every evicted position of every restored layer was injected, and K/V \
                  restored to itself changes no text. A flag or a time is no proof. Vacuous when nothing was restored, or \
-                 no sample's restoration took as long as {} s.",
+                 no sample's restoration took as long as {} s.", "运行时计数器表明每个恢复层的每个被逐出的位置都已注入，且恢复为自身的 K/V 不改变任何文本。标志或用时不能作为证明。没有恢复任何内容，或没有一个样本的恢复用时达到 {} 秒时为空洞。",
                 limits.min_restoration_s
             ),
         ),
         (
-            "Memory",
-            format!(
-                "The highest figure of device or process that was measured for the arm under test is below {} · 2³⁰ \
-                 bytes. Formulas do not count.",
+            said!(language, "Memory", "内存"),
+            said!(language, "The highest figure of device or process that was measured for the arm under test is below {} · 2³⁰ \
+                 bytes. Formulas do not count.", "为受测实验臂测量的设备或进程的最高数字低于 {} · 2³⁰ 字节。公式不算。",
                 limits.memory_limit_gib
             ),
         ),
         (
-            "Intervals",
-            "Recall: Clopper–Pearson, two-sided 95 %. Delta: gains and losses each at 97.5 %, which is conservative and \
-             drawn; beside it Tango's score interval, which is closer to 95 %."
+            said!(language, "Intervals", "区间"),
+            said!(language, "Recall: Clopper–Pearson, two-sided 95 %. Delta: gains and losses each at 97.5 %, which is conservative and \
+             drawn; beside it Tango's score interval, which is closer to 95 %.", "召回率：Clopper–Pearson，双侧 95 %。差：增加与丢失各取 97.5 %，较为保守，图中所画即此；旁边是 Tango 得分区间，更接近 95 %。")
                 .to_owned(),
         ),
         (
-            "Outcomes",
-            "Pass, fail, undecided; vacuous (it would hold whatever the claim is) and missing (nothing measured it). \
-             The report's verdict is the worst of its gates."
+            said!(language, "Outcomes", "结论"),
+            said!(language, "Pass, fail, undecided; vacuous (it would hold whatever the claim is) and missing (nothing measured it). \
+             The report's verdict is the worst of its gates.", "通过、不通过、未定；空洞（无论声明如何都会成立）和缺失（没有测量）。报告的结论取各门禁中最差的一个。")
                 .to_owned(),
         ),
     ];
@@ -949,11 +1186,19 @@ fn policy(policy: &Policy) -> Section {
     let source = vec![vec![code(&policy.source), code(&policy.sha256)]];
     Section {
         id: "policy",
-        title: "Policy",
+        title: said!(language, "Policy", "判定标准"),
         long: true,
         blocks: vec![
-            table("The rules that decided", &["rule", "wording"], rows),
-            table("Where the thresholds come from", &["policy", "SHA-256"], source),
+            table(
+                said!(language, "The rules that decided", "用于判定的规则"),
+                &heads(language, &[("rule", "规则"), ("wording", "内容")]),
+                rows,
+            ),
+            table(
+                said!(language, "Where the thresholds come from", "阈值的来源"),
+                &heads(language, &[("policy", "判定标准"), ("SHA-256", "SHA-256")]),
+                source,
+            ),
         ],
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::document::{Block, Cell, Chip, GateDocument, Section, Table, Tone};
 use crate::text::tame;
+use evidence::{Language, said};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// Nothing may run or load, whatever text the evidence holds.
@@ -10,12 +11,16 @@ const POLICY: &str =
 
 /// Renders the report as HTML. It stands alone: styles and charts are inline, it loads nothing and runs nothing.
 pub fn html(document: &GateDocument) -> String {
-    let verdict = Chip::from(document.verdict);
     let sign_off = &document.sign_off;
-    let title = format!("Gate report: {}", verdict.word);
+    let language = sign_off.language;
+    let verdict = Chip::of_gate(document.verdict, language);
+    let title = said!(language, "Gate report: {}", "门禁报告：{}", verdict.word);
+    let reviewer = reviewer(document);
+    let (made, version) =
+        (or_unknown(&sign_off.generated_at, language), or_unknown(&sign_off.program_version, language));
     let page = html! {
         (DOCTYPE)
-        html lang="en" {
+        html lang=(language.tag()) {
             head {
                 meta charset="utf-8";
                 meta http-equiv="Content-Security-Policy" content=(POLICY);
@@ -27,26 +32,29 @@ pub fn html(document: &GateDocument) -> String {
             body {
                 header {
                     p.brand { "Kakeya Gate" }
-                    h1 { "Gate: " span class=(format!("word {}", tone(verdict.tone))) { (verdict.word) } }
+                    h1 { (said!(language, "Gate: ", "门禁：")) span class=(format!("word {}", tone(verdict.tone))) { (verdict.word) } }
                     p.headline { (tame(&document.headline)) }
                     p.meta {
-                        "Made " (or_unknown(&sign_off.generated_at)) " by Kakeya Gate "
-                        (or_unknown(&sign_off.program_version)) " · reviewer: " (reviewer(document))
+                        (said!(
+                            language,
+                            "Made {made} by Kakeya Gate {version} · reviewer: {reviewer}",
+                            "由 Kakeya Gate {version} 于 {made} 生成 · 审阅人：{reviewer}"
+                        ))
                     }
                 }
                 main {
-                    @if !document.demo_files.is_empty() { (demo(&document.demo_files)) }
-                    nav aria-label="Contents" {
+                    @if !document.demo_files.is_empty() { (demo(&document.demo_files, language)) }
+                    nav aria-label=(said!(language, "Contents", "目录")) {
                         @for section in &document.sections { a href=(format!("#{}", section.id)) { (section.title) } }
-                        a href="#sign-off" { "Sign-off" }
+                        a href="#sign-off" { (said!(language, "Sign-off", "签署")) }
                     }
                     @for section in &document.sections { (self::section(section)) }
                     section #sign-off {
-                        h2 { "Sign-off" }
+                        h2 { (said!(language, "Sign-off", "签署")) }
                         dl {
-                            dt { "Reviewer" } dd { (reviewer(document)) }
-                            dt { "Notes" }
-                            dd.notes { @if sign_off.notes.trim().is_empty() { "none" } @else { (notes(&sign_off.notes)) } }
+                            dt { (said!(language, "Reviewer", "审阅人")) } dd { (reviewer) }
+                            dt { (said!(language, "Notes", "备注")) }
+                            dd.notes { @if sign_off.notes.trim().is_empty() { (said!(language, "none", "无")) } @else { (notes(&sign_off.notes)) } }
                         }
                     }
                 }
@@ -56,13 +64,14 @@ pub fn html(document: &GateDocument) -> String {
     page.into_string()
 }
 
-fn or_unknown(text: &str) -> String {
-    if text.trim().is_empty() { "(not stated)".to_owned() } else { tame(text) }
+fn or_unknown(text: &str, language: Language) -> String {
+    if text.trim().is_empty() { said!(language, "(not stated)", "（未注明）") } else { tame(text) }
 }
 
 fn reviewer(document: &GateDocument) -> String {
     let name = document.sign_off.reviewer.trim();
-    if name.is_empty() { "nobody signed yet".to_owned() } else { tame(name) }
+    let nobody = || said!(document.sign_off.language, "nobody signed yet", "尚无人签署");
+    if name.is_empty() { nobody() } else { tame(name) }
 }
 
 /// Notes keep their lines.
@@ -70,14 +79,14 @@ fn notes(text: &str) -> Markup {
     html! { @for line in text.lines() { p { (tame(line)) } } }
 }
 
-fn demo(files: &[String]) -> Markup {
+fn demo(files: &[String], language: Language) -> Markup {
     html! {
         aside.demo {
-            strong { "DEMO PACK" }
+            strong { (said!(language, "DEMO PACK", "演示包")) }
             p {
-                (crate::DEMO) " Files: "
-                @for (i, file) in files.iter().enumerate() { @if i > 0 { ", " } code { (tame(file)) } }
-                "."
+                (crate::demo(language)) (said!(language, " Files: ", "文件："))
+                @for (i, file) in files.iter().enumerate() { @if i > 0 { (said!(language, ", ", "，")) } code { (tame(file)) } }
+                (said!(language, ".", "。"))
             }
         }
     }

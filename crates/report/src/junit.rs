@@ -29,16 +29,16 @@ pub fn junit(gate: &GateReport, sign_off: &SignOff) -> Result<String, ReportErro
 }
 
 fn case(cell: &GateCell) -> TestCase {
-    let why = tame(&format!("{} ({})", cell.why, cell.figures));
+    let why = tame(&format!("{} ({})", cell.why.en(), cell.figures.en()));
     let status = match cell.verdict {
         GateVerdict::Pass => TestCaseStatus::success(),
         verdict => {
             let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
-            status.set_type(verdict.label()).set_message(why.clone());
+            status.set_type(verdict.label().en()).set_message(why.clone());
             status
         }
     };
-    let mut case = TestCase::new(format!("{}, rung {}", tame(&cell.title), tame(&cell.rung)), status);
+    let mut case = TestCase::new(format!("{}, rung {}", tame(cell.title.en()), tame(&cell.rung)), status);
     case.set_classname(format!("gate.{}", cell.platform.label()));
     case.set_system_out(why);
     case

@@ -2,6 +2,7 @@
 
 use crate::document::{Block, Cell, Chip, GateDocument, Section, Table, Tone};
 use crate::text::tame;
+use evidence::{Language, said};
 use std::fmt::Write;
 
 /// GitHub refuses longer comments.
@@ -23,14 +24,17 @@ pub fn markdown(document: &GateDocument) -> String {
             return out;
         }
     }
-    cut(&out)
+    cut(&out, document.sign_off.language)
 }
 
 /// Whole lines as long as they fit: the most important sections come first.
-fn cut(text: &str) -> String {
-    const NOTE: &str =
-        "\n\n</details>\n\n**Cut here: the rest does not fit into a comment. The HTML report holds it.**\n";
-    let mut room = LIMIT - NOTE.chars().count();
+fn cut(text: &str, language: Language) -> String {
+    let note = said!(
+        language,
+        "\n\n</details>\n\n**Cut here: the rest does not fit into a comment. The HTML report holds it.**\n",
+        "\n\n</details>\n\n**在此截断：其余部分放不进一条评论，见 HTML 报告。**\n"
+    );
+    let mut room = LIMIT - note.chars().count();
     let mut kept = String::new();
     for line in text.lines() {
         let needed = line.chars().count() + 1;
@@ -41,30 +45,38 @@ fn cut(text: &str) -> String {
         kept.push_str(line);
         kept.push('\n');
     }
-    kept + NOTE
+    kept + &note
 }
 
 fn render(document: &GateDocument, rows: usize) -> String {
     let sign_off = &document.sign_off;
+    let language = sign_off.language;
+    let verdict = chip(&Chip::of_gate(document.verdict, language));
+    let headline = escape(&document.headline);
     let mut out =
-        format!("## Gate: {}\n\n{}\n\n", chip(&document.verdict.into()), escape(&document.headline));
+        said!(language, "## Gate: {verdict}\n\n{headline}\n\n", "## 门禁：{verdict}\n\n{headline}\n\n");
     if !document.demo_files.is_empty() {
-        let _ = writeln!(out, "> [!WARNING]\n> **DEMO PACK.** {}\n", crate::DEMO);
+        let title = said!(language, "DEMO PACK.", "演示包。");
+        let _ = writeln!(out, "> [!WARNING]\n> **{title}** {}\n", crate::demo(language));
     }
     for section in &document.sections {
-        self::section(&mut out, section, rows);
+        self::section(&mut out, section, rows, language);
     }
-    let _ = writeln!(out, "### Sign-off\n");
-    let _ = writeln!(out, "Reviewer: {}\n", stated(&sign_off.reviewer, "nobody signed yet"));
+    let reviewer = stated(&sign_off.reviewer, &said!(language, "nobody signed yet", "尚无人签署"));
+    let _ = writeln!(out, "### {}\n", said!(language, "Sign-off", "签署"));
+    let _ = writeln!(out, "{}\n", said!(language, "Reviewer: {reviewer}", "审阅人：{reviewer}"));
     for line in sign_off.notes.lines().take(200) {
         let _ = writeln!(out, "> {}  ", escape(line));
     }
-    let _ = writeln!(
-        out,
-        "\n<sub>Made {} by Kakeya Gate {}. The HTML report holds the charts.</sub>",
-        stated(&sign_off.generated_at, "(not stated)"),
-        stated(&sign_off.program_version, "(not stated)")
+    let unknown = said!(language, "(not stated)", "（未注明）");
+    let made = stated(&sign_off.generated_at, &unknown);
+    let version = stated(&sign_off.program_version, &unknown);
+    let foot = said!(
+        language,
+        "Made {made} by Kakeya Gate {version}. The HTML report holds the charts.",
+        "由 Kakeya Gate {version} 于 {made} 生成。图表见 HTML 报告。"
     );
+    let _ = writeln!(out, "\n<sub>{foot}</sub>");
     out
 }
 
@@ -72,8 +84,8 @@ fn stated(text: &str, otherwise: &str) -> String {
     if text.trim().is_empty() { otherwise.to_owned() } else { escape(text) }
 }
 
-fn section(out: &mut String, section: &Section, rows: usize) {
-    let title = section.title;
+fn section(out: &mut String, section: &Section, rows: usize, language: Language) {
+    let title = &section.title;
     let _ = match section.long {
         true => writeln!(out, "<details><summary><b>{title}</b></summary>\n"),
         false => writeln!(out, "### {title}\n"),
@@ -87,20 +99,25 @@ fn section(out: &mut String, section: &Section, rows: usize) {
             Block::Text(words) => {
                 let _ = writeln!(out, "{}\n", escape(words));
             }
-            Block::Table(table) => self::table(out, table, rows),
+            Block::Table(table) => self::table(out, table, rows, language),
             Block::Chart(_) => {}
         }
     }
     let left = section.blocks.len().saturating_sub(most);
     if left > 0 {
-        let _ = writeln!(out, "… and {left} more parts in the HTML report.\n");
+        let more = said!(
+            language,
+            "… and {left} more parts in the HTML report.",
+            "… 另有 {left} 个部分见 HTML 报告。"
+        );
+        let _ = writeln!(out, "{more}\n");
     }
     if section.long {
         let _ = writeln!(out, "</details>\n");
     }
 }
 
-fn table(out: &mut String, table: &Table, most: usize) {
+fn table(out: &mut String, table: &Table, most: usize, language: Language) {
     let Some(first) = table.rows.first() else { return };
     let rule = first.iter().map(|cell| if matches!(cell, Cell::Number(_)) { "--:" } else { "---" });
     let heads: Vec<String> = table.columns.iter().map(|column| escape(column)).collect();
@@ -110,7 +127,7 @@ fn table(out: &mut String, table: &Table, most: usize) {
     }
     let left = table.rows.len().saturating_sub(most);
     if left > 0 {
-        let _ = writeln!(out, "\n… and {left} more in the HTML report.");
+        let _ = writeln!(out, "\n{}", crate::more(left, language));
     }
     out.push('\n');
 }
@@ -190,13 +207,13 @@ mod tests {
         let table = |n: usize| {
             Block::Table(Table {
                 caption: String::new(),
-                columns: vec!["a", "b"],
+                columns: vec!["a".into(), "b".into()],
                 rows: (0..n).map(|_| row()).collect(),
             })
         };
         let section = |n: usize, blocks: usize| Section {
             id: "findings",
-            title: "Findings",
+            title: "Findings".into(),
             long: true,
             blocks: (0..blocks).map(|_| table(n)).collect(),
         };

@@ -1,4 +1,14 @@
-//! Text of strangers, made fit to be shown.
+//! Text of strangers, made fit to be shown, and words that charts and tables share.
+
+use evidence::{Language, Platform, said};
+
+/// A platform in words.
+pub(crate) fn platform(platform: Platform, language: Language) -> String {
+    match platform {
+        Platform::Unknown => said!(language, "unknown", "未知"),
+        known => known.label().to_owned(),
+    }
+}
 
 /// Control characters, and characters that turn or hide the text around them, become one visible mark; line breaks
 /// become spaces. XML 1.0 forbids most of the first kind, the second lets a file name pose as another.

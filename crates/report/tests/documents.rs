@@ -2,8 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test whose report cannot be made has failed")]
 #![expect(clippy::disallowed_methods, reason = "the rendered pages are test output, not user data")]
 
-use evidence::{Audit, File, Policy};
-use report::{GateDocument, SignOff};
+use evidence::{Audit, File, Language, Policy};
+use report::{Block, GateDocument, SignOff};
 use std::path::{Path, PathBuf};
 
 fn read(path: &Path) -> File {
@@ -21,7 +21,12 @@ fn sign_off() -> SignOff {
         notes: "First look.\nRun 59 samples next.".into(),
         generated_at: "2026-01-02 03:10 UTC".into(),
         program_version: "0.1.0".into(),
+        language: Language::En,
     }
+}
+
+fn chinese() -> SignOff {
+    SignOff { language: Language::Zh, ..sign_off() }
 }
 
 fn document(audits: &[Audit], sign_off: SignOff) -> GateDocument {
@@ -54,6 +59,51 @@ fn markdown_report() {
 }
 
 #[test]
+fn html_report_in_chinese() {
+    let html = report::html(&document(&evidence::audit(&fixtures()), chinese()));
+    assert!(html.contains("<html lang=\"zh-Hans\">"));
+    std::fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join("report-zh.html"), &html).unwrap();
+    insta::assert_snapshot!(words(&html));
+}
+
+#[test]
+fn markdown_report_in_chinese() {
+    insta::assert_snapshot!(report::markdown(&document(&evidence::audit(&fixtures()), chinese())));
+}
+
+/// Headings, heads of columns, captions and charts: nothing that the report says by itself stays English.
+#[test]
+fn every_word_of_the_report_itself_is_chinese() {
+    let audits = evidence::audit(&fixtures());
+    let both = [sign_off(), chinese()].map(|sign_off| document(&audits, sign_off));
+    let says = |document: &GateDocument| -> Vec<String> {
+        let mut said = Vec::new();
+        for section in &document.sections {
+            said.push(section.title.clone());
+            for block in &section.blocks {
+                match block {
+                    Block::Heading(chip, _) => said.push(chip.word.clone()),
+                    Block::Text(text) => said.push(text.clone()),
+                    Block::Table(table) => {
+                        said.extend([table.caption.clone()].into_iter().chain(table.columns.clone()))
+                    }
+                    Block::Chart(chart) => said.push(chart.title.clone()),
+                }
+            }
+        }
+        said
+    };
+    let [english, chinese] = both.each_ref().map(says);
+    assert_eq!(english.len(), chinese.len());
+    // Names and units that are the same in both.
+    let same = |words: &str| words == "SHA-256" || words.ends_with(" %") || words == "95 %, Tango";
+    for (english, chinese) in english.iter().zip(&chinese).filter(|(english, _)| !same(english)) {
+        let is_chinese = chinese.chars().any(|c| ('\u{4e00}'..='\u{9fff}').contains(&c));
+        assert!(is_chinese && english != chinese, "{english:?} is {chinese:?} in Chinese");
+    }
+}
+
+#[test]
 fn junit_report() {
     let gate = evidence::gate(&evidence::audit(&fixtures()), &Policy::built_in());
     insta::assert_snapshot!(report::junit(&gate, &sign_off()).unwrap());
@@ -68,6 +118,20 @@ fn pdf_report() {
     assert!(holds(b"/FontFile"), "fonts are embedded");
     assert!(!holds(b"/Subtype /Image") && !holds(b"/Subtype/Image"), "charts are vectors");
     std::fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join("report.pdf"), &pdf).unwrap();
+}
+
+/// Where a font has the letters the pages hold one of them; elsewhere there are no pages, and it is said why.
+#[test]
+fn pdf_report_in_chinese() {
+    match report::pdf(&document(&evidence::audit(&fixtures()), chinese())) {
+        Ok(pdf) => {
+            let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report-zh.pdf");
+            std::fs::write(out, &pdf).unwrap();
+            let holds = |needle: &[u8]| pdf.windows(needle.len()).any(|window| window == needle);
+            assert!(holds(b"/Lang (zh") || holds(b"/Lang(zh"), "screen readers are told the language");
+        }
+        Err(problem) => assert!(matches!(problem, report::ReportError::NoChineseFont), "{problem}"),
+    }
 }
 
 #[test]
@@ -105,6 +169,7 @@ fn hostile_text_is_shown_as_text() {
         notes: ATTACK.into(),
         generated_at: ATTACK.into(),
         program_version: ATTACK.into(),
+        language: Language::En,
     };
     let document = document(&evidence::audit(&files), attacker);
     let html = report::html(&document);
@@ -128,8 +193,12 @@ fn every_figure_of_the_gates_is_in_both() {
     let document = document(&audits, sign_off());
     let (html, markdown) = (report::html(&document), report::markdown(&document));
     for cell in evidence::gate(&audits, &Policy::built_in()).cells {
-        assert!(html.contains(&cell.figures) && markdown.contains(&cell.figures), "{}", cell.figures);
-        assert!(html.contains(cell.verdict.label()) && markdown.contains(cell.verdict.label()));
+        assert!(
+            html.contains(cell.figures.en()) && markdown.contains(cell.figures.en()),
+            "{:?}",
+            cell.figures
+        );
+        assert!(html.contains(cell.verdict.label().en()) && markdown.contains(cell.verdict.label().en()));
     }
     for audit in audits {
         assert!(html.contains(&audit.sha256) && markdown.contains(&audit.sha256));

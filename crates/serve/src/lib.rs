@@ -8,10 +8,10 @@
 mod door;
 mod pages;
 
-use api::{Call, Desk, ErrorReport};
+use api::{Call, Desk, ErrorReport, Language};
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::header::{ACCEPT_LANGUAGE, CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -110,12 +110,14 @@ async fn call(State(server): State<Arc<Server>>, headers: HeaderMap, Json(call):
     if !server.door.knows(&headers) {
         return refused("this page is not signed in", "open the address that the program printed last");
     }
+    let language = headers.get(ACCEPT_LANGUAGE).and_then(|list| list.to_str().ok());
+    let language = language.map_or(Language::En, Language::accepted);
     let (sender, receiver) = unbounded_channel();
     tokio::task::spawn_blocking(move || {
         let line =
             |kind: &str, json: &str| Ok::<_, std::convert::Infallible>(format!("{{\"{kind}\":{json}}}\n"));
         let news = |json: String| sender.send(line("news", &json)).is_ok();
-        let last = match server.desk.answer(call, &news) {
+        let last = match server.desk.answer(call, language, &news) {
             Ok(json) => line("answer", &json),
             Err(error) => line("error", &serde_json::to_string(&error).unwrap_or_default()),
         };

@@ -7,10 +7,12 @@ export class Answer<T> {
   error = $state.raw<ErrorReport | null>(null);
   busy = $state(false);
   #turn = 0;
+  #question: (() => Promise<T>) | null = null;
 
   /** Asks. When asked again before the answer is there, the older answer is dropped. */
   async ask(question: () => Promise<T>): Promise<void> {
     const turn = ++this.#turn;
+    this.#question = question;
     this.busy = true;
     this.error = null;
     try {
@@ -26,9 +28,15 @@ export class Answer<T> {
     }
   }
 
+  /** Asks the last question again, if there was one: the answer may have changed. */
+  async again(): Promise<void> {
+    if (this.#question !== null) await this.ask(this.#question);
+  }
+
   /** Forgets everything; an open question is dropped. */
   clear(): void {
     this.#turn++;
+    this.#question = null;
     this.value = null;
     this.error = null;
     this.busy = false;

@@ -412,6 +412,11 @@ export class Session {
     await this.refreshEvidence();
   }
 
+  /** Asks again for what the program says in words: the reader has chosen another language. */
+  sayAgain(): void {
+    for (const answer of [this.detail, this.comparison, this.gate, this.checklist.report]) void answer.again();
+  }
+
   openEvidence(path: string): void {
     this.place = "evidence";
     this.opened = path;

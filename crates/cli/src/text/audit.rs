@@ -81,10 +81,10 @@ fn file(audit: &Audit) -> String {
     for (severity, code, findings) in grouped(audit) {
         let _ = writeln!(out, "  {:<5} {code}", word(&severity));
         for finding in &findings {
-            let _ = writeln!(out, "        {}: {}", pointer(finding), tame(&finding.message));
+            let _ = writeln!(out, "        {}: {}", pointer(finding), tame(finding.message.en()));
         }
         if let Some(first) = findings.first() {
-            let _ = writeln!(out, "        why  {}\n        fix  {}", first.why, first.fix);
+            let _ = writeln!(out, "        why  {}\n        fix  {}", first.why.en(), first.fix.en());
         }
     }
     out
@@ -138,11 +138,11 @@ pub(crate) fn audit_markdown(audits: &[Audit]) -> String {
         let _ = writeln!(out, "\n**{}**\n", escape(&shown_path(&audit.path)));
         for (severity, code, findings) in grouped(audit) {
             for finding in &findings {
-                let (place, message) = (escape(&pointer(finding)), escape(&finding.message));
+                let (place, message) = (escape(&pointer(finding)), escape(finding.message.en()));
                 let _ = writeln!(out, "- {} `{code}` at {place}: {message}", word(&severity));
             }
             if let Some(first) = findings.first() {
-                let _ = writeln!(out, "  {} {}", escape(first.why), escape(first.fix));
+                let _ = writeln!(out, "  {} {}", escape(first.why.en()), escape(first.fix.en()));
             }
         }
     }

@@ -5,6 +5,7 @@ use crate::Finding;
 use crate::json::{At, eq, eq6, median, round};
 use crate::model::Arm;
 use crate::normalise;
+use crate::{Text, text};
 use serde_json::{Value, json};
 
 pub(super) fn rules(case: &Case, out: &mut Vec<Finding>) {
@@ -29,10 +30,15 @@ fn array_lengths(case: &Case, arm: &Arm, out: &mut Vec<Finding>) {
     let (decoded, correct) = (len("/per_sample_decoded"), len("/per_sample_correct"));
     let n = case.niah.n;
     if [decoded, correct].into_iter().flatten().any(|len| len != n) {
-        let message = format!("{} holds {decoded:?} texts and {correct:?} flags for {n} samples", arm.key)
-            .replace("Some(", "")
-            .replace(')', "")
-            .replace("None", "no");
+        let shown = |len: Option<u64>| len.map_or_else(|| text!("no", "无"), Text::same);
+        let (texts, marks) = (shown(decoded), shown(correct));
+        let message = text!(
+            language => "{} holds {} texts and {} flags for {n} samples",
+            "{}：文本 {}，标志 {}，样本 {n}",
+            arm.key,
+            texts.said(language),
+            marks.said(language)
+        );
         let data = json!({ "arm": arm.key, "decoded": decoded, "correct": correct, "n": n });
         out.push(Finding::new("ARRAY_LEN_MISMATCH", format!("/results/{}", arm.key), message, data));
     }
@@ -42,7 +48,7 @@ fn prompt_lengths(case: &Case, out: &mut Vec<Finding>) {
     let Some(lens) = normalise::prompt_lens(case.value, case.niah.kind) else { return };
     let (got, n) = (lens.len() as u64, case.niah.n);
     if got != n {
-        let message = format!("{got} prompt lengths for {n} samples");
+        let message = text!("{got} prompt lengths for {n} samples", "{n} 个样本却有 {got} 个提示词长度");
         let data = json!({ "field": "prompt_token_lens", "got": got, "n": n });
         out.push(Finding::new("ARRAY_LEN_MISMATCH", "/config/prompt_token_lens", message, data));
     }
@@ -56,7 +62,11 @@ fn flags(arm: &Arm, out: &mut Vec<Finding>) {
         .map(|row| row.index)
         .collect();
     if let Some(first) = wrong.first() {
-        let message = format!("{}: the stored flags of samples {wrong:?} contradict their texts", arm.key);
+        let message = text!(
+            "{}: the stored flags of samples {wrong:?} contradict their texts",
+            "{}：样本 {wrong:?} 存储的标志与其文本矛盾",
+            arm.key
+        );
         let pointer = format!("/results/{}/per_sample_correct/{first}", arm.key);
         out.push(Finding::new(
             "RECALL_FLAG_MISMATCH",
@@ -81,9 +91,19 @@ fn recall_values(case: &Case, arm: &Arm, out: &mut Vec<Finding>) {
     .any(|(key, count)| block.number(key).is_some_and(|stored| stored != count as f64));
     let claimed = block.number("/recall");
     if wrong_count || claimed.is_some_and(|claimed| !eq(claimed, arm.recall)) {
-        let stored = claimed.map_or_else(|| "no recall".to_owned(), |claimed| format!("recall {claimed}"));
-        let message =
-            format!("{} stores {stored}; its texts give {}/{} = {}", arm.key, arm.hits, arm.n, arm.recall);
+        let stored = claimed.map_or_else(
+            || text!("no recall", "没有召回率"),
+            |claimed| text!("recall {claimed}", "召回率 {claimed}"),
+        );
+        let message = text!(
+            language => "{} stores {}; its texts give {}/{} = {}",
+            "{} 存储的是：{}；由文本得出 {}/{} = {}",
+            arm.key,
+            stored.said(language),
+            arm.hits,
+            arm.n,
+            arm.recall
+        );
         let data = json!({ "arm": arm.key, "claimed": claimed, "recomputed": arm.recall });
         out.push(Finding::new(
             "RECALL_VALUE_MISMATCH",
@@ -111,9 +131,14 @@ fn case_sensitive(arm: &Arm, out: &mut Vec<Finding>) {
         return;
     }
     let share = |extra: usize| (arm.hits + extra as u64) as f64 / arm.n as f64;
-    let message = format!(
+    let message = text!(
         "{}: {}/{} strictly, {}/{} when case is ignored",
-        arm.key, arm.hits, arm.n, arm.hits_ignoring_case, arm.n
+        "{}：严格规则命中 {}/{}，忽略大小写命中 {}/{}",
+        arm.key,
+        arm.hits,
+        arm.n,
+        arm.hits_ignoring_case,
+        arm.n
     );
     let data = json!({
         "arm": arm.key,
@@ -141,7 +166,11 @@ fn overmatch(arm: &Arm, out: &mut Vec<Finding>) {
         .map(|row| row.index)
         .collect();
     if !samples.is_empty() {
-        let message = format!("{}: in samples {samples:?} the code only begins a longer number", arm.key);
+        let message = text!(
+            "{}: in samples {samples:?} the code only begins a longer number",
+            "{}：样本 {samples:?} 中代号只是更长数字的开头",
+            arm.key
+        );
         let data = json!({ "arm": arm.key, "samples": samples });
         out.push(Finding::new("SUBSTRING_OVERMATCH", format!("/results/{}", arm.key), message, data));
     }
@@ -163,8 +192,9 @@ fn throughput(case: &Case, arm: &Arm, out: &mut Vec<Finding>) {
         || unequal("/min_throughput_tokens_per_sec", rates.iter().copied().reduce(f64::min))
         || unequal("/max_throughput_tokens_per_sec", rates.iter().copied().reduce(f64::max));
     if wrong {
-        let message = format!(
+        let message = text!(
             "{}: mean, median, least or largest rate does not follow from the samples' rates",
+            "{}：速率的平均值、中位数、最小值或最大值与各样本的速率不符",
             arm.key
         );
         let pointer = format!("/results/{}/mean_throughput_tokens_per_sec", arm.key);
@@ -185,8 +215,9 @@ fn latency(case: &Case, arm: &Arm, out: &mut Vec<Finding>) {
             .zip(median(&seconds))
             .is_some_and(|(stored, want)| !eq6(stored, want));
         if claimed.is_some_and(|claimed| !eq6(mean, claimed)) || median_differs {
-            let message = format!(
+            let message = text!(
                 "{}: stored latencies do not follow from tokens and rates (mean {mean:.3} s)",
+                "{}：存储的延迟与词元数和速率不符（平均 {mean:.3} 秒）",
                 arm.key
             );
             let data = json!({ "arm": arm.key, "recomputed_mean": mean, "claimed_mean": claimed });
@@ -205,7 +236,11 @@ fn latency_spread(arm: &Arm, rates: &[f64], out: &mut Vec<Finding>) {
     }
     let ratio = round(high / low, 2);
     if ratio > 3.0 {
-        let message = format!("{}: the fastest sample ran {ratio}× as fast as the slowest", arm.key);
+        let message = text!(
+            "{}: the fastest sample ran {ratio}× as fast as the slowest",
+            "{}：最快样本的速度是最慢样本的 {ratio} 倍",
+            arm.key
+        );
         let data = json!({
             "arm": arm.key,
             "ratio": ratio,
@@ -221,8 +256,10 @@ fn attention_windows(case: &Case, out: &mut Vec<Finding>) {
     let blocks = case.value.at("/attention_window/per_config").and_then(Value::as_object);
     for (arm, block) in blocks.into_iter().flatten() {
         if wrong_mean(block) || wrong_rows(case, arm, block) {
-            let message =
-                format!("{arm}: the attention window's mean or rows do not follow from the prompt lengths");
+            let message = text!(
+                "{arm}: the attention window's mean or rows do not follow from the prompt lengths",
+                "{arm}：注意力窗口的平均值或各行与提示词长度不符"
+            );
             let pointer = format!("/attention_window/per_config/{arm}");
             out.push(Finding::new("ATTN_WINDOW_MISMATCH", pointer, message, json!({ "arm": arm })));
         }
@@ -257,7 +294,10 @@ fn tautology(case: &Case, out: &mut Vec<Finding>) {
     let pointer =
         format!("/attention_window/per_config/{}/effective_attention_fraction_mean", case.niah.kind.sut());
     if case.value.number(&pointer) == Some(1.0) {
-        let message = "the attention fraction of the arm under test is 1.0: a length divided by itself";
+        let message = text!(
+            "the attention fraction of the arm under test is 1.0: a length divided by itself",
+            "受测实验臂的注意力比例为 1.0：一个长度除以它自己"
+        );
         out.push(Finding::new("ARCH_GATE_TAUTOLOGY", pointer, message, json!({ "value": 1.0 })));
     }
 }
@@ -267,7 +307,11 @@ fn degenerate_texts(case: &Case, out: &mut Vec<Finding>) {
     let samples: Vec<usize> =
         arm.rows.iter().filter(|row| degenerate(&row.text)).map(|row| row.index).collect();
     if let Some(first) = samples.first() {
-        let message = format!("{}: samples {samples:?} end in one repeated phrase", arm.key);
+        let message = text!(
+            "{}: samples {samples:?} end in one repeated phrase",
+            "{}：样本 {samples:?} 以同一短语反复结尾",
+            arm.key
+        );
         let pointer = format!("/results/{}/per_sample_decoded/{first}", arm.key);
         out.push(Finding::new(
             "OUTPUT_DEGENERATE",

@@ -6,6 +6,7 @@ use crate::json::{At, eq6, round};
 use crate::model::NiahKind;
 use crate::recompute::within_5pp;
 use crate::stats::clopper_pearson;
+use crate::text;
 use serde_json::{Value, json};
 
 pub(super) fn rules(case: &Case, out: &mut Vec<Finding>) {
@@ -23,15 +24,28 @@ fn prompt_variant(case: &Case, out: &mut Vec<Finding>) {
     let Some(fit) = case.niah.prompt_fit.as_ref().filter(|_| case.niah.provenance.is_none()) else { return };
     match fit.variant {
         "unknown" => {
-            let line =
-                fit.tokens_per_line.map_or_else(|| "no single number of".to_owned(), |s| s.to_string());
-            let message = format!("prompt lengths fit {line} tokens a line; the known prompts have 20 or 18");
+            let message = fit.tokens_per_line.map_or_else(
+                || {
+                    text!(
+                        "prompt lengths fit no single number of tokens a line; the known prompts have 20 or 18",
+                        "提示词长度不对应任何固定的每行词元数；已知的提示词为 20 或 18"
+                    )
+                },
+                |line| {
+                    text!(
+                        "prompt lengths fit {line} tokens a line; the known prompts have 20 or 18",
+                        "提示词长度对应每行 {line} 个词元；已知的提示词为 20 或 18"
+                    )
+                },
+            );
             let data = json!({ "fp": { "tokens_per_line": fit.tokens_per_line, "overhead": fit.overhead } });
             out.push(Finding::new("DATASET_LENGTH_MISMATCH", "/config/seed", message, data));
         }
         "direct_answer_18tok" if !case.value.is_on("/config/direct_answer_prompt") => {
-            let message =
-                "prompts have 18 tokens a line, the standard prompt has 20; the config does not say why";
+            let message = text!(
+                "prompts have 18 tokens a line, the standard prompt has 20; the config does not say why",
+                "提示词每行 18 个词元，标准提示词为 20；配置没有说明原因"
+            );
             let data = json!({ "tokens_per_line": 18, "expected": 20 });
             out.push(Finding::new(
                 "UNDECLARED_PROMPT_VARIANT",
@@ -48,16 +62,25 @@ fn oracle_missing(case: &Case, out: &mut Vec<Finding>) {
     if case.niah.pair().is_some() {
         return;
     }
-    let missing = if case.niah.sut().is_some() { "oracle" } else { "system under test" };
+    let message = if case.niah.sut().is_some() {
+        text!("the oracle arm is missing", "缺少 oracle 实验臂")
+    } else {
+        text!("the system under test arm is missing", "缺少受测系统的实验臂")
+    };
     let data = json!({
         "has_sut": case.niah.sut().is_some(),
         "claimed_within_5pp": case.value.at("/gate/recall_delta_within_5pp"),
     });
-    out.push(Finding::new("ORACLE_MISSING", "/results", format!("the {missing} arm is missing"), data));
+    out.push(Finding::new("ORACLE_MISSING", "/results", message, data));
     let empty =
         case.value.at("/gate").is_none_or(|gate| gate.as_object().is_some_and(serde_json::Map::is_empty));
     if empty {
-        out.push(Finding::new("GATE_EMPTY", "/gate", "the gate block is empty", json!({})));
+        out.push(Finding::new(
+            "GATE_EMPTY",
+            "/gate",
+            text!("the gate block is empty", "门禁块是空的"),
+            json!({}),
+        ));
     }
 }
 
@@ -65,10 +88,16 @@ fn texts(case: &Case, out: &mut Vec<Finding>) {
     let Some(paired) = &case.recomputed.paired else { return };
     let (same, n) = (paired.identical_texts, paired.n);
     if same == n {
-        let message = format!("both arms wrote the same text on {n} of {n} samples");
+        let message = text!(
+            "both arms wrote the same text on {n} of {n} samples",
+            "两个实验臂在 {n} / {n} 个样本上写出了相同的文本"
+        );
         out.push(Finding::new("ARMS_TEXT_IDENTICAL", "/results", message, json!({ "same": same, "n": n })));
     } else {
-        let message = format!("both arms wrote the same text on {same} of {n} samples");
+        let message = text!(
+            "both arms wrote the same text on {same} of {n} samples",
+            "两个实验臂在 {same} / {n} 个样本上写出了相同的文本"
+        );
         out.push(Finding::new("TEXT_DIVERGENCE", "/results", message, json!({ "identical": same, "n": n })));
     }
 }
@@ -78,13 +107,21 @@ fn oracle_floor(case: &Case, out: &mut Vec<Finding>) {
     let n = case.niah.n;
     let pointer = format!("/results/{}", oracle.key);
     if oracle.hits == 0 {
-        let message = format!("the oracle recalls 0 of {n}, the arm under test {}", sut.hits);
+        let message = text!(
+            "the oracle recalls 0 of {n}, the arm under test {}",
+            "oracle 在 {n} 个中召回 0 个，受测实验臂召回 {} 个",
+            sut.hits
+        );
         let data = json!({ "oracle": 0, "cross": sut.hits, "n": n });
         out.push(Finding::new("DELTA_ON_ZERO_RECALL", pointer, message, data));
     } else if 20 * u128::from(oracle.hits) < 19 * u128::from(n) {
         let retained = case.recomputed.paired.as_ref().map_or(0, |paired| paired.retained);
         let interval = clopper_pearson(retained, oracle.hits, 0.05).rounded(4);
-        let message = format!("the oracle recalls only {} of {n}: just those can show a loss", oracle.hits);
+        let message = text!(
+            "the oracle recalls only {} of {n}: just those can show a loss",
+            "oracle 在 {n} 个中只召回 {} 个：只有这些样本能显出损失",
+            oracle.hits
+        );
         let data = json!({
             "oracle_recall": oracle.recall,
             "informative_n": oracle.hits,
@@ -106,8 +143,11 @@ fn too_few(case: &Case, out: &mut Vec<Finding>) {
     if let Some(paired) = paired {
         attach("loss_upper95_one_sided", json!(paired.loss_upper95));
         attach("loss_upper975", json!(paired.loss_upper975));
-        finding.message +=
-            &format!("; lost recall is bounded to {:.1} points at best", 100.0 * paired.loss_upper95);
+        finding.message.push(&text!(
+            "; lost recall is bounded to {:.1} points at best",
+            "；召回损失至多只能界定在 {:.1} 个百分点内",
+            100.0 * paired.loss_upper95
+        ));
     }
     out.push(finding);
 }
@@ -118,7 +158,8 @@ pub(super) fn too_small(n: u64, pointer: &str) -> Option<Finding> {
         return None;
     }
     let flip = round(100.0 / n as f64, 2);
-    let message = format!("n = {n}: one sample weighs {flip} points");
+    let message =
+        text!("n = {n}: one sample weighs {flip} points", "n = {n}：一个样本相当于 {flip} 个百分点");
     Some(Finding::new("N_TOO_SMALL", pointer, message, json!({ "n": n, "flip_pp": flip })))
 }
 
@@ -130,13 +171,22 @@ fn within(case: &Case, out: &mut Vec<Finding>) {
     let one_sided = ("/gate/v04_within_5pct_of_oracle", 20 * oracle.hits.saturating_sub(sut.hits) <= n);
     let (pointer, recomputed) = if case.value.pointer(two_sided.0).is_some() { two_sided } else { one_sided };
     if let Some(claimed) = case.value.flag(pointer).filter(|claimed| *claimed != recomputed) {
-        let message =
-            format!("stored {claimed}; {}/{n} against {}/{n} gives {recomputed}", sut.hits, oracle.hits);
+        let message = text!(
+            "stored {claimed}; {}/{n} against {}/{n} gives {recomputed}",
+            "存储值为 {claimed}；{}/{n} 对 {}/{n} 得出 {recomputed}",
+            sut.hits,
+            oracle.hits
+        );
         let data = json!({ "claimed": claimed, "recomputed": recomputed });
         out.push(Finding::new("WITHIN_5PP_MISMATCH", pointer, message, data));
     }
     if exact {
-        let message = format!("{}/{n} against {}/{n} is exactly 5 points", sut.hits, oracle.hits);
+        let message = text!(
+            "{}/{n} against {}/{n} is exactly 5 points",
+            "{}/{n} 对 {}/{n} 正好相差 5 个百分点",
+            sut.hits,
+            oracle.hits
+        );
         out.push(Finding::new("FLOAT_BOUNDARY", "/gate", message, json!({ "delta_pp": 5.0 })));
     }
 }
@@ -153,7 +203,10 @@ fn gate_values(case: &Case, out: &mut Vec<Finding>) {
     ] {
         let pointer = format!("/gate/{field}");
         if let Some(claimed) = case.value.number(&pointer).filter(|claimed| !eq6(*claimed, recomputed)) {
-            let message = format!("{field} is stored as {claimed}; the texts give {recomputed}");
+            let message = text!(
+                "{field} is stored as {claimed}; the texts give {recomputed}",
+                "{field} 存储为 {claimed}；由文本得出 {recomputed}"
+            );
             let data = json!({ "field": field, "claimed": claimed, "recomputed": recomputed });
             out.push(Finding::new("GATE_VALUE_MISMATCH", pointer, message, data));
         }
@@ -166,7 +219,7 @@ fn gate_values(case: &Case, out: &mut Vec<Finding>) {
 fn same_checkpoint_gate(case: &Case, hits: u64, out: &mut Vec<Finding>) {
     let n = case.niah.n;
     let mut mismatch = |field: &str| {
-        let message = format!("{field} does not follow from the texts");
+        let message = text!("{field} does not follow from the texts", "{field} 与文本不符");
         out.push(Finding::new(
             "GATE_VALUE_MISMATCH",
             format!("/gate/{field}"),

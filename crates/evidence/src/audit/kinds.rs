@@ -6,6 +6,7 @@ use crate::identity::{Identity, Platform, Role};
 use crate::json::{At, round};
 use crate::model::NiahKind;
 use crate::read::{File, Place};
+use crate::text;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -29,14 +30,17 @@ pub(super) fn rules(case: &Case, out: &mut Vec<Finding>) {
 }
 
 fn same_checkpoint(case: &Case, out: &mut Vec<Finding>) {
-    let message = "proposer and verifier are one checkpoint: restored K/V are the true ones";
+    let message = text!(
+        "proposer and verifier are one checkpoint: restored K/V are the true ones",
+        "提议者与验证模型是同一检查点：恢复的 K/V 就是真实的 K/V"
+    );
     out.push(Finding::new("SELF_PROJECTION", "/config/model", message, json!({})));
     if schema(case.value).is_none_or(|version| version < 4) {
-        let message = "this schema records no per-sample rates";
+        let message = text!("this schema records no per-sample rates", "此格式不记录逐样本速率");
         out.push(Finding::new("THROUGHPUT_ABSENT", "/schema_version", message, json!({})));
     }
     if case.value.pointer("/config/attn_impl").is_none() {
-        let message = "the attention implementation is not recorded";
+        let message = text!("the attention implementation is not recorded", "没有记录注意力实现");
         out.push(Finding::new("ATTN_IMPL_UNRECORDED", "/config/attn_impl", message, json!({})));
     }
     driver_memory(case, out);
@@ -58,34 +62,47 @@ fn driver_memory(case: &Case, out: &mut Vec<Finding>) {
         )
     };
     let data = json!({ "device": "mps", "driver_gib": table(all.iter().collect()) });
-    let message = "the device has no peak counter; the driver's allocation was sampled";
+    let message = text!(
+        "the device has no peak counter; the driver's allocation was sampled",
+        "此设备没有峰值计数器；采样的是驱动的分配量"
+    );
     out.push(Finding::new("MEM_NO_PEAK_COUNTER", "/memory/per_config", message, data));
     let over: Vec<_> = all.iter().filter(|(_, gib)| *gib >= 24.0).collect();
     if !over.is_empty() {
         let highest = over.iter().map(|(_, gib)| *gib).fold(0.0, f64::max);
-        let message = format!("the driver holds up to {highest:.2} GiB, the machine has 24");
+        let message = text!(
+            "the driver holds up to {highest:.2} GiB, the machine has 24",
+            "驱动最多占用 {highest:.2} GiB，机器有 24"
+        );
         let data = json!({ "driver_gib": table(over) });
         out.push(Finding::new("MEM_OVER_24GIB", "/memory/per_config", message, data));
     }
 }
 
 fn cross_model(case: &Case, out: &mut Vec<Finding>) {
-    let message = "this kind re-forwards the whole sequence for every token";
+    let message = text!(
+        "this kind re-forwards the whole sequence for every token",
+        "此类运行为每个词元重新前向整个序列"
+    );
     if case.niah.provenance.is_none() || case.niah.decode == "reforward" {
         out.push(Finding::new("NO_KV_CACHE_IN_RUN", "/kind", message, json!({})));
     }
     if case.niah.identity {
-        let message = "the verifier's own K/V were injected";
+        let message = text!("the verifier's own K/V were injected", "注入的是验证模型自己的 K/V");
         out.push(Finding::new("IDENTITY_RESTORE", "/config/identity_restore", message, json!({})));
     }
     if case.value.pointer("/config/s5_exact_full_attn").is_none() {
-        let message = "whether full layers were kept exact is not recorded";
+        let message =
+            text!("whether full layers were kept exact is not recorded", "没有记录全注意力层是否保持精确");
         out.push(Finding::new("S5_FLAG_ABSENT", "/config/s5_exact_full_attn", message, json!({})));
     }
     let recounted = !case.niah.samples.is_empty();
     let no_hit = case.niah.sut().is_some_and(|sut| recounted && sut.hits == 0);
     if case.value.is_on("/gate/architectural_correctness") && no_hit {
-        let message = "architectural correctness is true while the arm recalls nothing";
+        let message = text!(
+            "architectural correctness is true while the arm recalls nothing",
+            "该实验臂什么都没有召回，architectural_correctness 却为真"
+        );
         out.push(Finding::new(
             "ARCH_TRUE_AT_ZERO_RECALL",
             "/gate/architectural_correctness",
@@ -101,7 +118,7 @@ fn exact_layers(case: &Case, out: &mut Vec<Finding>) {
     }
     let key = if case.is(NiahKind::CrossModel) { "s5_exact_layers" } else { "full_attention_layers" };
     let layers = case.value.at(&format!("/config/{key}"));
-    let message = "full-attention layers were kept exact (S5)";
+    let message = text!("full-attention layers were kept exact (S5)", "全注意力层保持精确（S5）");
     out.push(Finding::new(
         "S5_EXACT_FULL_ATTN",
         "/config/s5_exact_full_attn",
@@ -128,7 +145,7 @@ pub(super) fn peak_not_lower(pointer: &str, sut: u64, oracle: u64) -> Option<Fin
         return None;
     }
     let ratio = round(sut as f64 / oracle as f64, 4);
-    let message = format!("the measured peak is {ratio}× the oracle's");
+    let message = text!("the measured peak is {ratio}× the oracle's", "实测峰值是 oracle 的 {ratio} 倍");
     let data = json!({ "sut_peak": sut, "oracle_peak": oracle, "ratio": ratio });
     Some(Finding::new("MEM_PEAK_NOT_LOWER", pointer, message, data))
 }
@@ -139,7 +156,12 @@ fn no_memory(value: &Value) -> bool {
 
 fn memory_absent(case: &Case, out: &mut Vec<Finding>) {
     if no_memory(case.value) {
-        out.push(Finding::new("MEMORY_ABSENT", "/memory", "no memory figure is recorded", json!({})));
+        out.push(Finding::new(
+            "MEMORY_ABSENT",
+            "/memory",
+            text!("no memory figure is recorded", "没有记录任何内存数字"),
+            json!({}),
+        ));
     }
 }
 
@@ -149,7 +171,7 @@ pub(super) fn unpublished(file: &File, identity: &Identity, out: &mut Vec<Findin
     let folder = file.value.text("/config/f_theta_dir");
     let Some(folder) = folder.filter(|_| asked && file.value.at("/provenance").is_none()) else { return };
     if !published(&file.place, folder) {
-        let message = format!("the f_θ {folder} is not in the workspace");
+        let message = text!("the f_θ {folder} is not in the workspace", "工作区中没有 f_θ {folder}");
         let data = json!({ "f_theta_dir": folder });
         out.push(Finding::new("FTHETA_NOT_IN_CHECKOUT", "/config/f_theta_dir", message, data));
     }

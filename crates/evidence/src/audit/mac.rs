@@ -7,6 +7,7 @@ use crate::json::{At, round};
 use crate::model::NiahKind;
 use crate::normalise::stage_rows;
 use crate::recompute::{Analytic, row_prefill};
+use crate::text;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -38,13 +39,18 @@ fn mode(case: &Case, out: &mut Vec<Finding>) {
     let value = case.value;
     if stage_rows(value, CROSS).is_empty() {
         let pointer = "/throughput/k3_cross_model/stage_timings";
-        out.push(Finding::new("MISSING_STAGE_TIMINGS", pointer, "no stage timings are recorded", json!({})));
+        out.push(Finding::new(
+            "MISSING_STAGE_TIMINGS",
+            pointer,
+            text!("no stage timings are recorded", "没有记录分阶段计时"),
+            json!({}),
+        ));
     }
     if value.is_on("/config/teacher_forced") || value.text("/config/eval_mode") == Some("teacher_forced") {
         out.push(Finding::new(
             "TEACHER_FORCED",
             "/config/eval_mode",
-            "the answer was in the input",
+            text!("the answer was in the input", "答案就在输入里"),
             json!({}),
         ));
     }
@@ -52,7 +58,7 @@ fn mode(case: &Case, out: &mut Vec<Finding>) {
         out.push(Finding::new(
             "EVAL_MODE_UNRECORDED",
             "/config/eval_mode",
-            "no evaluation mode is recorded",
+            text!("no evaluation mode is recorded", "没有记录评估模式"),
             json!({}),
         ));
     }
@@ -72,7 +78,7 @@ fn never_ran(case: &Case, out: &mut Vec<Finding>) -> bool {
     out.push(Finding::new(
         "SUT_NEVER_RAN",
         "/throughput/k3_cross_model",
-        "the fused engine produced 0 blocks",
+        text!("the fused engine produced 0 blocks", "融合引擎产生了 0 个块"),
         data,
     ));
     true
@@ -90,8 +96,9 @@ fn not_restored(case: &Case, out: &mut Vec<Finding>) -> bool {
         return false;
     };
     let tokens = case.niah.prompt_tokens_max;
-    let message = format!(
+    let message = text!(
         "building the restoration took at most {longest} s for prompts of up to {} tokens",
+        "建立恢复至多用了 {longest} 秒，而提示词长达 {} 个词元",
         tokens.unwrap_or(0)
     );
     let data =
@@ -109,7 +116,8 @@ fn budget(case: &Case, out: &mut Vec<Finding>) {
         0..=8 => "GEN_BUDGET_TIGHT",
         _ => return,
     };
-    let message = format!("{tokens} new tokens; a code needs 6 to 8");
+    let message =
+        text!("{tokens} new tokens; a code needs 6 to 8", "只有 {tokens} 个新词元；一个代号需要 6 到 8 个");
     out.push(Finding::new(code, "/config/max_new_tokens", message, json!({ "max_new_tokens": tokens })));
 }
 
@@ -123,7 +131,10 @@ fn spreads(case: &Case, out: &mut Vec<Finding>) {
     ] {
         if let Some(ratio) = ratio.filter(|ratio| *ratio > limit) {
             let block = if arm == "cross" { CROSS } else { ORACLE };
-            let message = format!("{arm}: the slowest sample took {ratio}× the fastest");
+            let message = text!(
+                "{arm}: the slowest sample took {ratio}× the fastest",
+                "{arm}：最慢样本的用时是最快样本的 {ratio} 倍"
+            );
             let pointer = format!("/throughput/{block}/stage_timings");
             out.push(Finding::new(code, pointer, message, json!({ "arm": arm, "ratio": ratio })));
         }
@@ -137,7 +148,10 @@ pub(super) fn other_drafter(value: &Value, out: &mut Vec<Finding>) {
         return;
     };
     if !drafter.contains("kakeya-baseline") && f_theta.contains("v5") {
-        let message = format!("{f_theta} was trained on the kakeya-baseline drafter; {drafter} ran");
+        let message = text!(
+            "{f_theta} was trained on the kakeya-baseline drafter; {drafter} ran",
+            "{f_theta} 是用 kakeya-baseline 草稿模型训练的；运行的却是 {drafter}"
+        );
         let data = json!({ "drafter": drafter, "f_theta": f_theta });
         out.push(Finding::new("FTHETA_DRAFTER_MISMATCH", "/config/drafter_id", message, data));
     }
@@ -152,14 +166,20 @@ fn timing(case: &Case, [block_key, key, arm]: [&str; 3], out: &mut Vec<Finding>)
     let wall = block.number("/wall_seconds");
     if let Some((claimed, sum)) = block.number("/tokens").zip(tokens).filter(|(claimed, sum)| claimed != sum)
     {
-        let message = format!("{arm}: {claimed} tokens stored, the samples sum to {sum}");
+        let message = text!(
+            "{arm}: {claimed} tokens stored, the samples sum to {sum}",
+            "{arm}：存储为 {claimed} 个词元，各样本之和为 {sum}"
+        );
         let data = json!({ "arm": arm, "claimed": claimed, "recomputed": sum });
         out.push(Finding::new("TOKENS_SUM_MISMATCH", format!("{pointer}/tokens"), message, data));
     }
     if let (Some(claimed), Some(sum), Some(wall)) = (block.number("/tokens_per_second"), tokens, wall) {
         let rate = sum / wall;
         if wall != 0.0 && (rate - claimed).abs() > 2e-3 * rate.max(0.1) {
-            let message = format!("{arm}: {claimed} tokens/s stored, tokens over wall time give {rate:.4}");
+            let message = text!(
+                "{arm}: {claimed} tokens/s stored, tokens over wall time give {rate:.4}",
+                "{arm}：存储为 {claimed} 词元/秒，词元数除以总时间得 {rate:.4}"
+            );
             let data = json!({ "arm": arm, "claimed": claimed, "recomputed": round(rate, 4) });
             out.push(Finding::new("TOK_S_MISMATCH", format!("{pointer}/tokens_per_second"), message, data));
         }
@@ -183,7 +203,10 @@ fn wall_scope(
     if rows.iter().all(|row| row.number("/e2e_s").is_some()) {
         let total = sum("/e2e_s");
         if (total - wall).abs() > 0.02 {
-            let message = format!("{arm}: {wall} s stored, the samples sum to {total:.3} s");
+            let message = text!(
+                "{arm}: {wall} s stored, the samples sum to {total:.3} s",
+                "{arm}：存储为 {wall} 秒，各样本之和为 {total:.3} 秒"
+            );
             let data = json!({ "arm": arm, "claimed": wall, "recomputed": round(total, 3) });
             out.push(Finding::new("WALL_MISMATCH", pointer, message, data));
         }
@@ -195,8 +218,10 @@ fn wall_scope(
     let prefill: f64 = rows.iter().filter_map(row_prefill).sum();
     let total = prefill + sum("/decode_s") + sum("/build_restoration_s") + sum("/aux_prompt_capture_s");
     let rate = round(tokens? / Some(total).filter(|total| *total > 0.0)?, 4);
-    let message =
-        format!("{arm}: the wall time of {wall} s is decoding alone; with prefill it is {total:.3} s");
+    let message = text!(
+        "{arm}: the wall time of {wall} s is decoding alone; with prefill it is {total:.3} s",
+        "{arm}：总时间 {wall} 秒只含解码；加上预填充为 {total:.3} 秒"
+    );
     let data = json!({ "arm": arm, "wall_seconds": wall, "true_e2e_s": round(total, 3), "true_tok_s": rate });
     out.push(Finding::new("PREFILL_EXCLUDED_FROM_WALL", pointer, message, data));
     Some(rate)
@@ -210,7 +235,11 @@ fn decode_only(case: &Case, out: &mut Vec<Finding>) {
         || differs("/oracle_median_tok_s", again.oracle_median_tok_s)
         || differs("/speedup", again.speedup)
     {
-        let message = format!("the rows give a decode-only ratio of {}", again.speedup);
+        let message = text!(
+            "the rows give a decode-only ratio of {}",
+            "由逐行数据得出的仅解码比值为 {}",
+            again.speedup
+        );
         let data = json!({ "claimed": stored, "recomputed": again });
         out.push(Finding::new("DECODE_ONLY_MISMATCH", pointer, message, data));
     }
@@ -224,19 +253,27 @@ fn speedup(case: &Case, same_path: bool, true_rate: Option<f64>, out: &mut Vec<F
     if let Some((cross, oracle)) = rate(CROSS).zip(rate(ORACLE)).filter(|(_, oracle)| *oracle != 0.0) {
         let again = round(cross / oracle, 3);
         if (again - claimed).abs() > 0.002 {
-            let message = format!("a speed-up of {claimed} is stored, the rates give {again}");
+            let message = text!(
+                "a speed-up of {claimed} is stored, the rates give {again}",
+                "存储的加速比为 {claimed}，由速率得出 {again}"
+            );
             let data = json!({ "claimed": claimed, "recomputed": again });
             out.push(Finding::new("SPEEDUP_MISMATCH", pointer, message, data));
         }
     }
     if repo_gate::blocks(stage_rows(value, CROSS)) == 0.0 && same_path {
-        let message = format!("the speed-up of {claimed} compares the native path with itself");
+        let message = text!(
+            "the speed-up of {claimed} compares the native path with itself",
+            "加速比 {claimed} 是原生路径与其自身比较的结果"
+        );
         out.push(Finding::new("SPEEDUP_SELF_COMPARISON", pointer, message, json!({ "claimed": claimed })));
     }
     if let Some((rate, oracle)) = true_rate.zip(rate(ORACLE)).filter(|(_, oracle)| *oracle != 0.0) {
         let again = round(rate / oracle, 3);
-        let message =
-            format!("the speed-up of {claimed} leaves prefill out of one arm; end to end it is {again}");
+        let message = text!(
+            "the speed-up of {claimed} leaves prefill out of one arm; end to end it is {again}",
+            "加速比 {claimed} 在一个实验臂中漏掉了预填充；端到端为 {again}"
+        );
         let data = json!({ "claimed": claimed, "true_e2e_speedup": again });
         out.push(Finding::new("SPEEDUP_SCOPE_MISMATCH", pointer, message, data));
     }
@@ -254,7 +291,10 @@ fn memory(case: &Case, same_path: bool, out: &mut Vec<Finding>) {
     }
     memory_scope(value, table, out);
     if same_path {
-        let message = "the run used the native cache; the formula describes another";
+        let message = text!(
+            "the run used the native cache; the formula describes another",
+            "这次运行用的是原生缓存；公式描述的是另一种缓存"
+        );
         let data = json!({ "claimed_savings_pct": value.number(SAVINGS) });
         out.push(Finding::new("MEM_FORMULA_NOT_THE_RUN", "/memory/s5", message, data));
     }
@@ -266,14 +306,20 @@ const SAVINGS: &str = "/memory/savings_vs_naive_pct";
 fn memory_claims(value: &Value, table: &Analytic, out: &mut Vec<Finding>) {
     let savings = value.number(SAVINGS).zip(table.savings_pct);
     if let Some((claimed, again)) = savings.filter(|(claimed, again)| claimed != again) {
-        let message = format!("a saving of {claimed} % is stored, the table gives {again} %");
+        let message = text!(
+            "a saving of {claimed} % is stored, the table gives {again} %",
+            "存储的节省为 {claimed} %，由表格得出 {again} %"
+        );
         let data = json!({ "claimed": claimed, "recomputed": again });
         out.push(Finding::new("SAVINGS_MISMATCH", SAVINGS, message, data));
     }
     let naive_mb = megabytes(table.naive);
     let pointer = "/memory/naive_full_kv/total_resident_mb";
     if let Some(claimed) = value.number(pointer).filter(|claimed| *claimed != naive_mb) {
-        let message = format!("{claimed} MB is stored for the unbounded cache, the table gives {naive_mb}");
+        let message = text!(
+            "{claimed} MB is stored for the unbounded cache, the table gives {naive_mb}",
+            "无界缓存存储为 {claimed} MB，由表格得出 {naive_mb}"
+        );
         let data = json!({ "claimed": claimed, "recomputed": naive_mb });
         out.push(Finding::new("NAIVE_MISMATCH", pointer, message, data));
     }
@@ -288,8 +334,10 @@ fn memory_scope(value: &Value, table: Option<&Analytic>, out: &mut Vec<Finding>)
         "measured_peak_mb": value.at("/memory/measured_peak_mb"),
         "formula_matches_run": value.at("/memory/s5/formula_matches_run"),
     });
-    let shown = formula_mb.map_or_else(String::new, |mb| format!(" of {mb} MB"));
-    let message = format!("the resident K/V{shown} is a formula");
+    let message = formula_mb.map_or_else(
+        || text!("the resident K/V is a formula", "常驻 K/V 是公式"),
+        |mb| text!("the resident K/V of {mb} MB is a formula", "常驻 K/V {mb} MB 是公式"),
+    );
     out.push(Finding::new("MEM_ANALYTIC", "/memory/s5", message, data));
     let data = json!({
         "naive_mb": table.map(|table| megabytes(table.naive)),
@@ -298,8 +346,18 @@ fn memory_scope(value: &Value, table: Option<&Analytic>, out: &mut Vec<Finding>)
     });
     let shown = table.and_then(|table| Some((megabytes(table.native), table.savings_vs_native_pct?)));
     let message = shown.map_or_else(
-        || "the saving is against a cache larger than the model's own".to_owned(),
-        |(mb, saving)| format!("against the model's native cache of {mb} MB the saving is {saving} %"),
+        || {
+            text!(
+                "the saving is against a cache larger than the model's own",
+                "节省是相对于比模型自身更大的缓存而言的"
+            )
+        },
+        |(mb, saving)| {
+            text!(
+                "against the model's native cache of {mb} MB the saving is {saving} %",
+                "相对于模型 {mb} MB 的原生缓存，节省为 {saving} %"
+            )
+        },
     );
     out.push(Finding::new("MEM_BASELINE_INFLATED", "/memory/naive_full_kv", message, data));
 }
@@ -321,7 +379,7 @@ fn memory_sums(value: &Value, out: &mut Vec<Finding>) {
         || differs("sliding_resident_bytes", sum(Some(false)))
         || differs("full_resident_bytes", sum(Some(true)))
     {
-        let message = "resident bytes are not the sum of the layers";
+        let message = text!("resident bytes are not the sum of the layers", "常驻字节数不等于各层之和");
         out.push(Finding::new("MEM_SUM_MISMATCH", "/memory/s5/total_resident_bytes", message, json!({})));
     }
 }
@@ -330,8 +388,15 @@ fn violations(case: &Case, out: &mut Vec<Finding>) {
     let Some(stored) = stored_violations(case.value) else { return };
     let again = case.recomputed.repo_gate_codes.clone().unwrap_or_default();
     if !stored.iter().copied().eq(again.iter().copied().map(Some)) {
-        let named: Vec<&str> = stored.iter().map(|code| code.unwrap_or("an entry without a code")).collect();
-        let message = format!("stored violations {named:?}, the reference's gate gives {again:?}");
+        let unnamed = text!("an entry without a code", "没有代码的条目");
+        let named = |language| -> Vec<&str> {
+            stored.iter().map(|code| code.unwrap_or_else(|| unnamed.said(language))).collect()
+        };
+        let message = text!(
+            language => "stored violations {:?}, the reference's gate gives {again:?}",
+            "存储的违规为 {:?}，参考实现的门禁得出 {again:?}",
+            named(language)
+        );
         let data = json!({ "claimed": stored, "recomputed": again });
         out.push(Finding::new("EVIDENCE_VIOLATIONS_MISMATCH", "/gate/evidence_violations", message, data));
     }
@@ -346,7 +411,10 @@ fn lossless(case: &Case, out: &mut Vec<Finding>) {
         sut.rows.iter().zip(&oracle.rows).filter(|(s, o)| s.text != o.text).map(|(s, _)| s.index).collect();
     if !differing.is_empty() {
         let tokens = |arm: &str| case.result(arm).at("/per_sample_decode_tokens");
-        let message = format!("speculative texts differ from the greedy ones in samples {differing:?}");
+        let message = text!(
+            "speculative texts differ from the greedy ones in samples {differing:?}",
+            "样本 {differing:?} 的推测解码文本与贪心解码不同"
+        );
         let data =
             json!({ "samples": differing, "tokens_cross": tokens(CROSS), "tokens_oracle": tokens("oracle") });
         out.push(Finding::new("LOSSLESS_VIOLATION", "/results/k3_cross_model", message, data));

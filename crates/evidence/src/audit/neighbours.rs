@@ -7,6 +7,7 @@ use crate::finding::INTEGRITY;
 use crate::json::At;
 use crate::model::{DRIVER, Niah, NiahKind};
 use crate::normalise::DFLASH;
+use crate::{Text, text};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -103,7 +104,8 @@ fn reconsider(audit: &mut Audit) {
 }
 
 fn duplicate(other: &str) -> Finding {
-    let message = format!("{other} holds the same samples of the same system");
+    let message =
+        text!("{other} holds the same samples of the same system", "{other} 含有同一系统的相同样本");
     Finding::new("DUPLICATE_EVIDENCE", "/config", message, json!({ "other": other }))
 }
 
@@ -164,7 +166,10 @@ impl Neighbours<'_> {
             (failed && measured(neighbour) == Some(this)).then_some(lower)
         });
         let earlier = failed_lower.reduce(f64::max)?;
-        let message = format!("the bound is {bound}; the same measurement had failed {earlier} before");
+        let message = text!(
+            "the bound is {bound}; the same measurement had failed {earlier} before",
+            "上限为 {bound}；同样的测量此前没有通过 {earlier}"
+        );
         let data = json!({ "bound": bound, "earlier_bound": earlier, "measured": this.0 });
         Some(Finding::new("THRESHOLD_MOVED", "/config/rmse_bound", message, data))
     }
@@ -177,24 +182,33 @@ impl Neighbours<'_> {
                 let path = rung.text("/report_path")?;
                 let source = self.audits[self.named(path)?].niah.as_ref()?;
                 let differs = self.differing_source(rung, source)?;
-                let message = format!("rung {i}: {differs} is not what {path} holds");
+                let message = text!(
+                    language => "rung {i}: {} is not what {path} holds",
+                    "梯级 {i}：{}与 {path} 中的不符",
+                    differs.said(language)
+                );
                 let data = json!({ "ctx": rung.at("/ctx_lines") });
                 Some(Finding::new("LADDER_SOURCE_MISMATCH", format!("/rungs/{i}"), message, data))
             })
             .collect()
     }
 
-    fn differing_source(&self, rung: &Value, source: &Niah) -> Option<&'static str> {
+    fn differing_source(&self, rung: &Value, source: &Niah) -> Option<Text> {
         let text = source.sut().and_then(|arm| arm.rows.first()).map(|row| row.text.as_str());
-        let driver =
-            source.memory.iter().find(|figure| figure.arm == "v04_dlm_restored" && figure.label == DRIVER);
+        let driver = source
+            .memory
+            .iter()
+            .find(|figure| figure.arm == "v04_dlm_restored" && figure.label.en() == DRIVER);
         let stored = rung.at("/metrics/decoded").and_then(Value::as_str);
         let bytes = rung.number("/metrics/driver_allocated_bytes");
         if text.zip(stored).is_some_and(|(source, stored)| source != stored) {
-            return Some("the decoded text");
+            return Some(text!("the decoded text", "解码文本"));
         }
         let driver = driver.map(|figure| figure.bytes as f64);
-        driver.zip(bytes).is_some_and(|(source, stored)| source != stored).then_some("the memory")
+        driver
+            .zip(bytes)
+            .is_some_and(|(source, stored)| source != stored)
+            .then(|| text!("the memory", "内存"))
     }
 
     /// A latency baseline of a model much smaller than the one that is judged.
@@ -204,8 +218,11 @@ impl Neighbours<'_> {
         let at = self.named(named).or_else(|| self.sibling(named))?;
         let bytes = self.needed[at].weight_bytes.filter(|bytes| *bytes < needed)?;
         let file = &self.audits[at].name;
-        let message =
-            format!("the latency baseline {file} ran {:.2} GB of weights, another model", bytes / 1e9);
+        let message = text!(
+            "the latency baseline {file} ran {:.2} GB of weights, another model",
+            "延迟基线 {file} 运行的是 {:.2} GB 的权重，是另一个模型",
+            bytes / 1e9
+        );
         let data = json!({
             "gate": "decode_latency_regression",
             "baseline_file": Path::new(named).file_name().map(|name| name.to_string_lossy()),
@@ -230,14 +247,20 @@ impl Neighbours<'_> {
             .filter_map(|(key, block)| {
                 let source = block.text("/source")?;
                 let differs = match self.named(source) {
-                    None => "is not among the files",
+                    None => text!("is not among the files", "不在这些文件之中"),
                     Some(other) if self.audits[other].n != self.audits[at].n => {
-                        "ran another number of prompts"
+                        text!("ran another number of prompts", "运行的提示词数量不同")
                     }
-                    Some(other) if self.verifier(other) != verifier(document) => "ran another verifier",
+                    Some(other) if self.verifier(other) != verifier(document) => {
+                        text!("ran another verifier", "运行的是另一个验证模型")
+                    }
                     Some(_) => return None,
                 };
-                let message = format!("the embedded reference {source} {differs}");
+                let message = text!(
+                    language => "the embedded reference {source} {}",
+                    "嵌入的参考 {source} {}",
+                    differs.said(language)
+                );
                 let pointer = format!("/aggregate/{key}");
                 Some(Finding::new("REFERENCE_NOT_COMPARABLE", pointer, message, json!({})))
             })
@@ -301,7 +324,7 @@ impl Neighbours<'_> {
 
 /// What tells one system from another: machine, kind, every setting.
 pub(crate) fn system(audit: &Audit, niah: &Niah) -> String {
-    let settings = compare::settings(niah).map(|(_, _, value)| value).join("\n");
+    let settings = compare::settings(niah).map(|(_, _, value)| value.en().to_owned()).join("\n");
     format!("{:?}\n{:?}\n{settings}", audit.identity.platform, niah.kind)
 }
 

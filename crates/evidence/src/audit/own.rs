@@ -4,6 +4,7 @@ use super::Case;
 use crate::Finding;
 use crate::json::{At, eq};
 use crate::model::{Distance, NiahKind, dataset_digest};
+use crate::text;
 use serde_json::json;
 
 /// Hostile bounds must not keep the audit busy: longer datasets (some 500 MB of text) are not hashed.
@@ -22,16 +23,22 @@ fn counters(case: &Case, out: &mut Vec<Finding>) {
     let Some(sut) = case.niah.sut().filter(|_| case.niah.provenance.is_some()) else { return };
     let pointer = format!("/restoration/{}", sut.key);
     let message = match case.niah.restored(&sut.key) {
-        None => format!("{} has no restoration counters", sut.key),
+        None => text!("{} has no restoration counters", "{} 没有恢复计数器", sut.key),
         Some(counters) if counters.evicted_positions == 0 => {
-            format!("{}: the prompts fit into sink and window; nothing was evicted", sut.key)
+            text!(
+                "{}: the prompts fit into sink and window; nothing was evicted",
+                "{}：提示词完全放得进 sink 和窗口；没有位置被逐出",
+                sut.key
+            )
         }
         Some(counters) if !counters.is_complete() => {
             let short = counters.layers.iter().find(|layer| layer.injected() != counters.evicted_positions);
             let (layer, got) = short.map_or((0, 0), |layer| (layer.layer, layer.injected()));
-            format!(
+            text!(
                 "{}: layer {layer} got {got} of {} evicted positions",
-                sut.key, counters.evicted_positions
+                "{}：第 {layer} 层注入了 {got} 个被逐出的位置，应为 {} 个",
+                sut.key,
+                counters.evicted_positions
             )
         }
         Some(_) => return,
@@ -49,7 +56,10 @@ fn dataset(case: &Case, out: &mut Vec<Finding>) {
     }
     let regenerated = dataset_digest(&case.niah.samples, recorded.prompt_variant);
     if regenerated != recorded.sha256 {
-        let message = "the prompts of the recorded seed and bounds do not have the recorded digest";
+        let message = text!(
+            "the prompts of the recorded seed and bounds do not have the recorded digest",
+            "由所记录的种子和行数范围生成的提示词，其摘要与所记录的不符"
+        );
         let data = json!({ "claimed": recorded.sha256, "recomputed": regenerated });
         out.push(Finding::new("DATASET_LENGTH_MISMATCH", "/provenance/dataset/sha256", message, data));
     }
@@ -60,8 +70,15 @@ fn control(case: &Case, out: &mut Vec<Finding>) {
     let Some(sut) = case.niah.sut().filter(|sut| sut.hits > 0) else { return };
     let controls = ["sink_window", "no_restoration", "random_restoration", "v03_sink_window"];
     for arm in controls.iter().filter_map(|key| case.niah.arm(key)).filter(|arm| arm.hits >= sut.hits) {
-        let message =
-            format!("{} recalls {}/{}, the restored arm {}/{}", arm.key, arm.hits, arm.n, sut.hits, sut.n);
+        let message = text!(
+            "{} recalls {}/{}, the restored arm {}/{}",
+            "{} 召回 {}/{}，恢复实验臂召回 {}/{}",
+            arm.key,
+            arm.hits,
+            arm.n,
+            sut.hits,
+            sut.n
+        );
         let pointer = format!("/results/{}", arm.key);
         let data = json!({ "arm": arm.key, "hits": arm.hits, "restored": sut.hits });
         out.push(Finding::new("RESTORATION_NOT_LOAD_BEARING", pointer, message, data));
@@ -79,7 +96,11 @@ fn fidelity(case: &Case, out: &mut Vec<Finding>) {
             eq(pick(&arm.mean), mean) && eq(pick(&arm.worst), worst)
         };
         if !(follows(|distance| distance.max_abs_logit_difference) && follows(|distance| distance.kl)) {
-            let message = format!("{}: mean or worst distance does not follow from the samples", arm.key);
+            let message = text!(
+                "{}: mean or worst distance does not follow from the samples",
+                "{}：平均或最差距离与各样本不符",
+                arm.key
+            );
             let pointer = format!("/fidelity/{}", arm.key);
             out.push(Finding::new("FIDELITY_STAT_MISMATCH", pointer, message, json!({ "arm": arm.key })));
         }
@@ -89,7 +110,7 @@ fn fidelity(case: &Case, out: &mut Vec<Finding>) {
 /// On the Mac's kind the rule is the reference's own (see `mac`).
 fn teacher_forced(case: &Case, out: &mut Vec<Finding>) {
     if case.value.is_on("/config/teacher_forced") && !case.is(NiahKind::CrossModelMac) {
-        let message = "the answer was fed whatever was predicted";
+        let message = text!("the answer was fed whatever was predicted", "无论预测了什么，喂入的都是答案");
         out.push(Finding::new("TEACHER_FORCED", "/config/teacher_forced", message, json!({})));
     }
 }

@@ -9,6 +9,7 @@ use super::neighbours::system;
 use crate::Finding;
 use crate::json::{At, round};
 use crate::model::{MemoryKind, Niah};
+use crate::text;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -39,8 +40,9 @@ fn unexplained(points: &[Point]) -> Option<(Point, Point, f64, f64)> {
 
 fn finding(arm: &str, pointer: String, points: &[Point]) -> Option<Finding> {
     let (short, long, fall, explained) = unexplained(points)?;
-    let message = format!(
+    let message = text!(
         "{arm}: {} tokens a second at {} positions, {} at {}: {:.1} times slower, K/V explain at most {:.1}",
+        "{arm}：{1} 个位置时每秒 {0} 个词元，{3} 个位置时 {2}：慢了 {4:.1} 倍，K/V 至多能解释 {5:.1} 倍",
         round(short.tok_s, 3),
         short.context,
         round(long.tok_s, 3),

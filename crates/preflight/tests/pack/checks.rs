@@ -228,7 +228,7 @@ fn a_pack_whose_name_is_no_utf8_is_told_so() {
     let rows = rows(&subject);
     let manifest = rows.iter().find(|row| row.id == "pack-manifest").unwrap();
     assert_eq!(manifest.status, Status::Fail);
-    assert!(manifest.measured.ends_with("is no UTF-8"), "{manifest:?}");
+    assert!(manifest.measured.en().ends_with("is no UTF-8"), "{manifest:?}");
 }
 
 /// Arms, settings and folders of a run that decide nothing, or not what they should.

@@ -1,5 +1,6 @@
 //! Packs made from the demo pack, and the real engine in this process.
 
+use evidence::{Language, Text};
 use niah::{PromptVariant, Rung};
 use preflight::{Check, EngineAnswer, PlannedRun, Status, Subject, checks};
 use protocol::{Arm, Backend, BackendInfo, Decode, Device, ErrorReport, Hello, Host, Restore, RunSpec};
@@ -134,8 +135,27 @@ pub fn ask(subject: &Subject) -> EngineAnswer {
     EngineAnswer { host_version: VERSION.into(), hello: Ok(hello()), inspection }
 }
 
+/// Every row of every test is looked at: it must be told in Chinese too.
 pub fn rows(subject: &Subject) -> Vec<Check> {
-    checks(subject, &|| ask(subject)).unwrap()
+    let rows = checks(subject, &|| ask(subject)).unwrap();
+    rows.iter().for_each(told_in_chinese);
+    rows
+}
+
+/// Title and reason are our own words; what was measured may be a value or the words of an error, which are English.
+fn told_in_chinese(row: &Check) {
+    let is_chinese =
+        |text: &Text| text.said(Language::Zh).chars().any(|c| ('\u{4e00}'..='\u{9fff}').contains(&c));
+    assert!(is_chinese(&row.title) && is_chinese(&row.why), "{row:?}");
+    for text in [&row.measured, &row.hint] {
+        assert_eq!(digits(text.en()), digits(text.said(Language::Zh)), "{row:?}");
+    }
+}
+
+fn digits(words: &str) -> Vec<char> {
+    let mut digits: Vec<char> = words.chars().filter(char::is_ascii_digit).collect();
+    digits.sort_unstable();
+    digits
 }
 
 pub fn row(subject: &Subject, id: &str) -> Check {
@@ -147,8 +167,9 @@ pub fn told(subject: &Subject) -> String {
     let of_machine = ["host-memory", "host-disk", "host-power", "host-thermal"];
     let other = |row: &&Check| row.status != Status::Pass && !of_machine.contains(&row.id.as_str());
     // The sandbox states no digests, for want of which nothing binds f_θ to its drafter either.
-    let unstated =
-        |row: &&Check| row.id == "pack-digests" || row.measured.starts_with("nothing says which drafter");
+    let unstated = |row: &&Check| {
+        row.id == "pack-digests" || row.measured.en().starts_with("nothing says which drafter")
+    };
     let stated = |row: &&Check| !unstated(row);
     let lines: Vec<String> = rows(subject).iter().filter(other).filter(stated).map(line).collect();
     let whole = subject.pack.canonicalize().unwrap();
@@ -158,8 +179,8 @@ pub fn told(subject: &Subject) -> String {
 
 pub fn line(row: &Check) -> String {
     let status = format!("{:?}", row.status).to_lowercase();
-    let mut line = format!("{status} {}: {}", row.id, row.measured);
-    for (sign, text) in [(" → ", &row.hint), (" $ ", &row.command)] {
+    let mut line = format!("{status} {}: {}", row.id, row.measured.en());
+    for (sign, text) in [(" → ", row.hint.en()), (" $ ", &row.command)] {
         if !text.is_empty() {
             line += &format!("{sign}{text}");
         }

@@ -30,6 +30,8 @@ import type { Start } from "../types/Start";
 import type { TargetReport } from "../types/TargetReport";
 import type { Watched } from "../types/Watched";
 import type { Workspace } from "../types/Workspace";
+import { untrack } from "svelte";
+import { look, type Language } from "../look.svelte";
 import type { Asking } from "./asking.svelte";
 import type { Menu } from "../menu";
 
@@ -38,8 +40,8 @@ export type Drop = { kind: "over" } | { kind: "left" } | { kind: "dropped"; path
 
 /** What pages can be shown in: the way to the program, and what only a window or a browser can do. */
 export interface Shell {
-  /** Sends a call to the program; rejects with an {@link ErrorReport}. */
-  call(call: Call, onNews?: (news: unknown) => void): Promise<unknown>;
+  /** Sends a call to the program, which answers in the reader's language; rejects with an {@link ErrorReport}. */
+  call(call: Call, language: Language, onNews?: (news: unknown) => void): Promise<unknown>;
   /** Asks the user for a folder; null when they change their mind. */
   chooseFolder(): Promise<string | null>;
   /** Asks the user for evidence files; empty when they change their mind. */
@@ -75,9 +77,13 @@ export class Backend {
     this.shell = shell;
   }
 
-  /** The one place where an answer gets its type: `crates/api/src/desk.rs` says which. */
+  /**
+   * The one place where an answer gets its type: `crates/api/src/desk.rs` says which. The language is not tracked: most answers
+   * have no words, and an effect that starts a run must not start it again. {@link Session.sayAgain} asks for those that have.
+   */
   #ask<T>(call: Call, onNews?: (news: never) => void): Promise<T> {
-    return this.shell.call(call, onNews as (news: unknown) => void) as Promise<T>;
+    const language = untrack(() => look.language);
+    return this.shell.call(call, language, onNews as (news: unknown) => void) as Promise<T>;
   }
 
   start = () => this.#ask<Start>({ call: "start" });

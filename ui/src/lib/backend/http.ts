@@ -1,6 +1,6 @@
 import { Asking } from "./asking.svelte";
 import { bytesOf, type Drop, type Shell } from "./backend";
-import { t } from "../look.svelte";
+import { t, type Language } from "../look.svelte";
 import type { Call } from "../types/Call";
 import type { ErrorReport } from "../types/ErrorReport";
 import type { Rendered } from "../types/Rendered";
@@ -29,7 +29,7 @@ export async function http(): Promise<Shell | null> {
 function shell(key: string): Shell {
   const asking = new Asking();
   return {
-    call: (call, onNews) => ask(key, call, onNews),
+    call: (call, language, onNews) => ask(key, call, language, onNews),
     chooseFolder: () => asking.ask("folder"),
     chooseFiles: async () => {
       const path = await asking.ask("files");
@@ -53,9 +53,8 @@ function markTitle(title: string): void {
   addEventListener("focus", () => (document.title = before), { once: true });
 }
 
-function send(to: string, body: unknown, key?: string): Promise<Response> {
-  const headers: Record<string, string> = { "content-type": "application/json" };
-  if (key !== undefined) headers["authorization"] = `Bearer ${key}`;
+function send(to: string, body: unknown, more: Record<string, string> = {}): Promise<Response> {
+  const headers = { "content-type": "application/json", ...more };
   return fetch(to, { method: "POST", headers, body: JSON.stringify(body) }).catch(gone);
 }
 
@@ -67,8 +66,13 @@ function gone(): never {
 type Line = { news: unknown } | { answer: unknown } | { error: unknown };
 
 /** The answer comes in lines: news on the way, the answer or an error at the end. */
-async function ask(key: string, call: Call, onNews?: (news: unknown) => void): Promise<unknown> {
-  const response = await send("/call", call, key);
+async function ask(
+  key: string,
+  call: Call,
+  language: Language,
+  onNews?: (news: unknown) => void,
+): Promise<unknown> {
+  const response = await send("/call", call, { authorization: `Bearer ${key}`, "accept-language": language });
   if (!response.ok) throw await refusal(response);
   for await (const text of lines(response)) {
     const line = JSON.parse(text) as Line;

@@ -5,7 +5,7 @@ import type { Shell } from "./backend";
 
 /** The desktop app: `src-tauri/src/commands.rs` is its other side. */
 export const tauri: Shell = {
-  call: (call, onNews) => invoke("call", { call, news: new Channel<unknown>(onNews) }),
+  call: (call, language, onNews) => invoke("call", { call, language, news: new Channel<unknown>(onNews) }),
   chooseFolder: () => invoke("choose_folder"),
   chooseFiles: () => invoke("choose_files"),
   save: ({ name, content }) => invoke("save", { name, content }),

@@ -4,6 +4,7 @@ use super::{Case, Family, Summary, no_gate, rows, speedup};
 use crate::Finding;
 use crate::audit::repo_gate::truthy;
 use crate::json::{At, eq};
+use crate::text;
 use serde_json::{Value, json};
 
 const BATCHED_KINDS: [&str; 3] =
@@ -42,8 +43,9 @@ fn batched_rules(case: &Case, out: &mut Vec<Finding>) {
     let claim = "/batched_speedup_vs_serialized";
     let Some((name, arm)) = batched_arm(case) else { return };
     if let Some(recall) = arm.number("/recall").filter(|recall| *recall < 1.0) {
-        let message = format!(
-            "the batched sessions recall {recall} of their codes: the speed is that of wrong answers"
+        let message = text!(
+            "the batched sessions recall {recall} of their codes: the speed is that of wrong answers",
+            "批处理会话对代号的召回率为 {recall}：这个速度是错误答案的速度"
         );
         let data = json!({ "recall": recall, "speedup": case.value.at(claim) });
         out.push(Finding::new("SPEEDUP_AT_BROKEN_RECALL", claim, message, data));
@@ -79,12 +81,16 @@ fn sessions_rules(case: &Case, out: &mut Vec<Finding>) {
     let claimed = case.value.number("/per_session_recall");
     let mean = claimed.zip(recounted(case)).filter(|(claimed, again)| !eq(*claimed, *again));
     let (pointer, message) = match (wrong, mean) {
-        (Some((row, _)), _) => {
-            (row + "/recall", "a stored flag is not what the session's text shows".to_owned())
-        }
+        (Some((row, _)), _) => (
+            row + "/recall",
+            text!("a stored flag is not what the session's text shows", "存储的标志与会话文本所示不符"),
+        ),
         (None, Some((claimed, again))) => (
             "/per_session_recall".to_owned(),
-            format!("a recall of {claimed} is stored, the texts give {again}"),
+            text!(
+                "a recall of {claimed} is stored, the texts give {again}",
+                "存储的召回率为 {claimed}，由文本得出 {again}"
+            ),
         ),
         (None, None) => return,
     };

@@ -6,6 +6,7 @@ use crate::audit::claims::too_small;
 use crate::audit::kinds::peak_not_lower;
 use crate::audit::mac::other_drafter;
 use crate::json::{At, round};
+use crate::text;
 use serde_json::{Value, json};
 
 pub(super) const FAMILY: Family =
@@ -42,7 +43,7 @@ fn rules(case: &Case, out: &mut Vec<Finding>) {
     }
     let config = value.at("/config").and_then(Value::as_object);
     if config.is_some_and(|config| !config.keys().any(|key| key.contains("exact"))) {
-        let message = "which layers stayed exact is not recorded";
+        let message = text!("which layers stayed exact is not recorded", "没有记录哪些层保持精确");
         out.push(Finding::new("S5_MODE_UNRECORDED", "/config", message, json!({})));
     }
     no_texts("/results", out);
@@ -72,7 +73,10 @@ fn resident(pointer: &str, row: &Value, window: Option<f64>, out: &mut Vec<Findi
         "with_exact_layers_bytes": with_exact,
         "saving_with_exact_layers_x": saving.map(|(plain, bytes)| round(plain / bytes as f64, 1)),
     });
-    let message = format!("{claimed} bytes of resident K/V are a formula that leaves out the exact layers");
+    let message = text!(
+        "{claimed} bytes of resident K/V are a formula that leaves out the exact layers",
+        "{claimed} 字节的常驻 K/V 是公式，漏掉了精确的层"
+    );
     let pointer = format!("{pointer}/restored/resident_kv_bytes");
     out.push(Finding::new("KV_RESIDENT_IS_FORMULA", pointer, message, data));
 }

@@ -5,6 +5,7 @@ use crate::Finding;
 use crate::audit::claims::too_small;
 use crate::audit::mac::other_drafter;
 use crate::json::{At, round, spread};
+use crate::text;
 use serde_json::{Value, json};
 
 pub(super) const FAMILY: Family =
@@ -38,7 +39,10 @@ fn rules(case: &Case, out: &mut Vec<Finding>) {
     renamed(case, out);
     crosshost(value, out);
     let block = if value.at(FUSED).is_some() { FUSED } else { "/restored_specdecode" };
-    let message = "samples hold token ids without text: recall cannot be recounted";
+    let message = text!(
+        "samples hold token ids without text: recall cannot be recounted",
+        "样本只有词元编号没有文本：召回率无法重新计数"
+    );
     out.push(Finding::new("TOKENS_ONLY", format!("{block}/per_sample"), message, json!({})));
     other_drafter(value, out);
     out.extend(value.whole(SAMPLES).and_then(|n| too_small(n, SAMPLES)));
@@ -49,7 +53,7 @@ fn skipped(value: &Value, out: &mut Vec<Finding>) {
     if value.is_on(&format!("/{arm}/skipped")) {
         let pointer = format!("/{arm}/recall");
         let data = json!({ "arm": arm, "recall": value.at(&pointer) });
-        let message = format!("{arm} was skipped, yet it carries a recall");
+        let message = text!("{arm} was skipped, yet it carries a recall", "{arm} 被跳过，却带有召回率");
         out.push(Finding::new("SKIPPED_ARM_REPORTS_ZERO", pointer, message, data));
     }
 }
@@ -61,13 +65,19 @@ fn sample_rates(value: &Value, out: &mut Vec<Finding>) {
     let Some(rates) = rates.filter(|rates| !rates.is_empty()) else { return };
     let mean = rates.iter().sum::<f64>() / rates.len() as f64;
     if let Some(claimed) = value.number(FUSED_RATE).filter(|claimed| (mean - claimed).abs() > 0.01) {
-        let message = format!("a mean of {claimed} tokens/s is stored, the samples give {mean:.3}");
+        let message = text!(
+            "a mean of {claimed} tokens/s is stored, the samples give {mean:.3}",
+            "存储的平均值为 {claimed} 词元/秒，由各样本得出 {mean:.3}"
+        );
         let data = json!({ "arm": "fused" });
         out.push(Finding::new("THROUGHPUT_STAT_MISMATCH", FUSED_RATE, message, data));
     }
     if let Some(ratio) = spread(rates).filter(|ratio| *ratio > 1.5) {
         let ratio = round(ratio, 2);
-        let message = format!("the fastest sample ran {ratio}× as fast as the slowest");
+        let message = text!(
+            "the fastest sample ran {ratio}× as fast as the slowest",
+            "最快样本的速度是最慢样本的 {ratio} 倍"
+        );
         let data = json!({ "arm": "fused", "ratio": ratio });
         out.push(Finding::new("DECODE_SPREAD", format!("{FUSED}/per_sample"), message, data));
     }
@@ -85,8 +95,15 @@ fn totals(value: &Value, out: &mut Vec<Finding>) {
         "aggregate": aggregate.map(|rate| round(rate, 3)),
         "aggregate_speedup": aggregate.zip(plain).map(|(rate, plain)| round(rate / plain, 3)),
     });
-    let shown = aggregate.map_or_else(String::new, |rate| format!("; tokens over time give {rate:.3}"));
-    let message = format!("the stored rate is a mean of rates{shown}");
+    let message = aggregate.map_or_else(
+        || text!("the stored rate is a mean of rates", "存储的速率是各速率的平均值"),
+        |rate| {
+            text!(
+                "the stored rate is a mean of rates; tokens over time give {rate:.3}",
+                "存储的速率是各速率的平均值；词元数除以时间得 {rate:.3}"
+            )
+        },
+    );
     out.push(Finding::new("MEAN_OF_RATES", FUSED_RATE, message, data));
 }
 
@@ -101,7 +118,11 @@ fn renamed(case: &Case, out: &mut Vec<Finding>) {
     let pointer = "/config/output";
     let Some(output) = case.value.text(pointer) else { return };
     if output.rsplit('/').next() != Some(case.name) {
-        let message = format!("the run wrote {output}; this file is {}", case.name);
+        let message = text!(
+            "the run wrote {output}; this file is {}",
+            "运行写出的是 {output}；此文件名为 {}",
+            case.name
+        );
         out.push(Finding::new("FILE_RENAMED", pointer, message, json!({ "config_output": output })));
     }
 }
@@ -124,10 +145,10 @@ fn crosshost(value: &Value, out: &mut Vec<Finding>) {
                 "net_bytes_per_block": bytes.unwrap_or_else(|| over_sweep("/net_bytes_per_block")),
                 "tc_applied": over_sweep("/tc_applied"),
             });
-            let message = "the other host is this machine: 127.0.0.1";
+            let message = text!("the other host is this machine: 127.0.0.1", "另一台主机就是本机：127.0.0.1");
             Finding::new("CROSSHOST_IS_LOOPBACK", pointer, message, data)
         } else {
-            let message = "the network's delay was simulated";
+            let message = text!("the network's delay was simulated", "网络延迟是模拟的");
             Finding::new("CROSSHOST_SIMULATED", pointer, message, json!({ "block": key }))
         });
     }

@@ -3,6 +3,7 @@
 use super::{Case, Family, Summary, no_gate, rows};
 use crate::Finding;
 use crate::json::{At, round};
+use crate::text;
 use serde_json::{Map, Value, json};
 
 pub(super) const LOAD_TEST: Family = Family {
@@ -29,13 +30,19 @@ pub(super) const DEPLOYMENT: Family = Family {
 fn load_test(case: &Case, out: &mut Vec<Finding>) {
     let pointer = "/config/verifier_id";
     if let Some(verifier) = case.value.text(pointer).filter(|verifier| !verifier.contains("gemma-4")) {
-        let message = format!("{verifier} was measured, not the verifier of the claim");
+        let message = text!(
+            "{verifier} was measured, not the verifier of the claim",
+            "测量的是 {verifier}，不是所声明的验证模型"
+        );
         let data = json!({ "verifier": verifier, "backend": case.value.at("/config/backend") });
         out.push(Finding::new("PROXY_MODEL", pointer, message, data));
     }
     let pointer = "/summary/node_kv_upper_bound_mb";
     if let Some(bound) = case.value.number(pointer).filter(|bound| *bound != 0.0) {
-        let message = format!("{bound} MB is sessions times bytes per session, not a measurement");
+        let message = text!(
+            "{bound} MB is sessions times bytes per session, not a measurement",
+            "{bound} MB 是会话数乘以每会话字节数，不是测量值"
+        );
         out.push(Finding::new("MEM_ANALYTIC", pointer, message, json!({ "value_mb": bound })));
     }
 }
@@ -56,8 +63,10 @@ fn pressure(case: &Case, out: &mut Vec<Finding>) {
     let ratio = bounded / native;
     let pointer = "/ab/agent_capacity_x";
     if let Some(claimed) = case.value.number(pointer).filter(|claimed| *claimed > ratio) {
-        let message =
-            format!("{claimed}× the agents are claimed from a formula; {bounded} against {native} ran");
+        let message = text!(
+            "{claimed}× the agents are claimed from a formula; {bounded} against {native} ran",
+            "由公式声明可容纳 {claimed} 倍的智能体；实际运行的是 {bounded} 对 {native}"
+        );
         let data = json!({
             "measured": measured,
             "derived": by_mode(case, "/derived_max_agents_in_kv_budget"),
@@ -73,7 +82,8 @@ fn deployment(case: &Case, out: &mut Vec<Finding>) {
     for (pointer, row) in rows(case.value, "/results") {
         peak(&pointer, row, out);
     }
-    let message = "speed and memory stand without any measure of quality";
+    let message =
+        text!("speed and memory stand without any measure of quality", "只有速度和内存，没有任何质量度量");
     out.push(Finding::new("NO_RECALL", "/results", message, json!({})));
 }
 
@@ -83,7 +93,11 @@ fn never_ran(case: &Case, out: &mut Vec<Finding>) {
     if let Some((first, _)) = failed.first() {
         let contexts: Vec<_> = failed.iter().map(|(_, row)| row.at("/context_length")).collect();
         let rows = rows(case.value, "/results").count();
-        let message = format!("the bounded arm ended in an error in {} of {rows} rows", failed.len());
+        let message = text!(
+            "the bounded arm ended in an error in {} of {rows} rows",
+            "有界实验臂在 {rows} 行中有 {} 行以错误结束",
+            failed.len()
+        );
         let pointer = format!("{first}/kakeya/error");
         out.push(Finding::new("SUT_NEVER_RAN", pointer, message, json!({ "contexts": contexts })));
     }
@@ -93,7 +107,10 @@ fn peak(pointer: &str, row: &Value, out: &mut Vec<Finding>) {
     let peaks = row.number("/kakeya/peak_memory_bytes").zip(row.number("/vanilla/peak_memory_bytes"));
     let Some((sut, oracle)) = peaks.filter(|(sut, oracle)| sut > oracle) else { return };
     if row.at("/kakeya/kv_bytes").is_some() {
-        let message = format!("the bounded arm's peak of {sut} bytes is above the reference's {oracle}");
+        let message = text!(
+            "the bounded arm's peak of {sut} bytes is above the reference's {oracle}",
+            "有界实验臂的峰值 {sut} 字节高于参考的 {oracle}"
+        );
         let data = json!({ "ctx": row.at("/context_length"), "sut_peak": sut, "oracle_peak": oracle });
         let pointer = format!("{pointer}/kakeya/peak_memory_bytes");
         out.push(Finding::new("MEM_PEAK_NOT_LOWER", pointer, message, data));

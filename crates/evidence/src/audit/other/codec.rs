@@ -4,6 +4,7 @@ use super::{Case, Family, claim};
 use crate::Finding;
 use crate::audit::Verdict;
 use crate::json::At;
+use crate::text;
 use serde_json::{Value, json};
 
 pub(super) const FAMILY: Family = Family {
@@ -31,8 +32,17 @@ fn status(value: &Value, out: &mut Vec<Finding>) {
     let pointer = "/summary/status";
     let Some((status, passed)) = value.text(pointer).zip(measured_pass(value)) else { return };
     if (status == "pass") != passed {
-        let measured = if passed { "keep" } else { "break" };
-        let message = format!("the status is {status}, the measured errors {measured} the bound");
+        let message = if passed {
+            text!(
+                "the status is {status}, the measured errors keep the bound",
+                "状态为 {status}，而实测误差在上限之内"
+            )
+        } else {
+            text!(
+                "the status is {status}, the measured errors break the bound",
+                "状态为 {status}，而实测误差超出上限"
+            )
+        };
         out.push(Finding::new("STATUS_CONTRADICTION", pointer, message, json!({})));
     }
 }
@@ -41,7 +51,10 @@ fn compression(value: &Value, out: &mut Vec<Finding>) {
     let pointer = "/checks/kakeyalattice_adapter/memory_bytes_after_full_compress";
     let identity = value.number("/checks/identity_adapter/memory_bytes");
     if let Some(bytes) = value.number(pointer).filter(|bytes| Some(*bytes) == identity) {
-        let message = format!("{bytes} bytes after compression, as many as without the codec");
+        let message = text!(
+            "{bytes} bytes after compression, as many as without the codec",
+            "压缩后为 {bytes} 字节，与不用编解码器时一样多"
+        );
         out.push(Finding::new(
             "CODEC_NO_COMPRESSION",
             pointer,

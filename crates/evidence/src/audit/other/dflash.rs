@@ -4,6 +4,7 @@ use super::{Case, Family, Summary, no_gate, picked};
 use crate::Finding;
 use crate::json::{At, eq};
 use crate::normalise::DFLASH;
+use crate::text;
 use serde_json::{Value, json};
 
 pub(super) const FAMILY: Family =
@@ -25,7 +26,7 @@ fn rules(case: &Case, out: &mut Vec<Finding>) {
     lossless(case.value, prompts, out);
     acceptance(case.value, prompts, out);
     if prompts.len() < 20 {
-        let message = format!("the acceptance rests on {} prompts", prompts.len());
+        let message = text!("the acceptance rests on {} prompts", "接受率只基于 {} 个提示词", prompts.len());
         out.push(Finding::new("FEW_PROMPTS", "/per_prompt", message, json!({ "n": prompts.len() })));
     }
 }
@@ -34,14 +35,21 @@ fn lossless(value: &Value, prompts: &[Value], out: &mut Vec<Finding>) {
     let flags: Vec<Option<bool>> = prompts.iter().map(|prompt| prompt.flag("/lossless_vs_ar")).collect();
     let lossy: Vec<usize> = (0..flags.len()).filter(|i| flags[*i] == Some(false)).collect();
     if let Some(first) = lossy.first() {
-        let message = format!("speculative texts differ from the greedy ones in prompts {lossy:?}");
+        let message = text!(
+            "speculative texts differ from the greedy ones in prompts {lossy:?}",
+            "提示词 {lossy:?} 的推测解码文本与贪心解码不同"
+        );
         let pointer = format!("/per_prompt/{first}/lossless_vs_ar");
         out.push(Finding::new("LOSSLESS_VIOLATION", pointer, message, json!({ "samples": lossy })));
     } else if flags.is_empty() || flags.contains(&None) {
         return;
     }
     if let Some(claimed) = value.flag(LOSSLESS).filter(|claimed| *claimed != lossy.is_empty()) {
-        let message = format!("lossless is stored as {claimed}; {} prompts are not", lossy.len());
+        let message = text!(
+            "lossless is stored as {claimed}; {} prompts are not",
+            "lossless 存储为 {claimed}；有 {} 个提示词并非无损",
+            lossy.len()
+        );
         out.push(Finding::new("STATUS_CONTRADICTION", LOSSLESS, message, json!({})));
     }
 }
@@ -64,8 +72,10 @@ fn acceptance(value: &Value, prompts: &[Value], out: &mut Vec<Finding>) {
     .into_iter()
     .find(|(key, want)| differs(key, *want));
     if let Some((key, want)) = wrong {
-        let message =
-            format!("{key} does not follow from {blocks} blocks with {accepted} accepted tokens: {want}");
+        let message = text!(
+            "{key} does not follow from {blocks} blocks with {accepted} accepted tokens: {want}",
+            "{key} 与 {blocks} 个块、{accepted} 个被接受的词元不符：应为 {want}"
+        );
         out.push(Finding::new("ACCEPTANCE_MISMATCH", format!("/aggregate/{key}"), message, json!({})));
     }
 }

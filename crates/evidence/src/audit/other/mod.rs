@@ -23,6 +23,7 @@ pub(super) use codec::measured_pass as codec_measured_pass;
 use super::Verdict;
 use crate::Finding;
 use crate::json::{At, round};
+use crate::text;
 use serde_json::{Map, Value, json};
 
 /// One file of another kind.
@@ -92,10 +93,10 @@ pub(super) fn summary(case: &Case) -> Summary {
 /// Every rule on the file itself.
 pub(super) fn rules(case: &Case, out: &mut Vec<Finding>) {
     if case.value.text("/kind").is_none() {
-        let message = "the file names no kind";
+        let message = text!("the file names no kind", "文件没有注明类型");
         out.push(Finding::new("NO_KIND", "/kind", message, json!({ "shape": case.shape })));
     } else if case.value.at("/schema_version").is_none() {
-        let message = "the file names no schema version";
+        let message = text!("the file names no schema version", "文件没有注明格式版本");
         out.push(Finding::new("NO_SCHEMA_VERSION", "/schema_version", message, json!({})));
     }
     if let Some(family) = family(case.shape) {
@@ -146,7 +147,10 @@ fn speedup(value: &Value, [claim, above, below]: [&str; 3], tolerance: f64, out:
     let ratio = above / below;
     if (ratio - claimed).abs() > tolerance {
         let again = round(ratio, 3);
-        let message = format!("a ratio of {claimed} is stored, the rates give {again}");
+        let message = text!(
+            "a ratio of {claimed} is stored, the rates give {again}",
+            "存储的比值为 {claimed}，由速率得出 {again}"
+        );
         let data = json!({ "claimed": claimed, "recomputed": again });
         out.push(Finding::new("SPEEDUP_MISMATCH", claim, message, data));
     }
@@ -154,12 +158,12 @@ fn speedup(value: &Value, [claim, above, below]: [&str; 3], tolerance: f64, out:
 
 /// Kinds that never hold an oracle arm.
 fn no_oracle(pointer: &str, out: &mut Vec<Finding>) {
-    let message = "no oracle ran on the same prompts";
+    let message = text!("no oracle ran on the same prompts", "没有 oracle 在相同的提示词上运行");
     out.push(Finding::new("ORACLE_MISSING", pointer, message, json!({ "has_sut": true })));
 }
 
 /// Kinds that keep no text of a sample.
 fn no_texts(pointer: &str, out: &mut Vec<Finding>) {
-    let message = "no text is kept: recall cannot be recounted";
+    let message = text!("no text is kept: recall cannot be recounted", "没有保留文本：召回率无法重新计数");
     out.push(Finding::new("NO_PER_SAMPLE", pointer, message, json!({})));
 }

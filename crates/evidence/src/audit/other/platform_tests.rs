@@ -4,6 +4,7 @@ use super::{Case, Family, Summary, picked};
 use crate::Finding;
 use crate::audit::Verdict;
 use crate::json::At;
+use crate::text;
 use serde_json::{Value, json};
 
 pub(super) const PLATFORM_TESTS: Family = Family {
@@ -75,7 +76,10 @@ fn junit_count(case: &Case, out: &mut Vec<Finding>) {
     let cases = case.value.list("/junit/cases").map(<[Value]>::len);
     let Some((cases, tests)) = cases.zip(case.value.number("/junit/tests")) else { return };
     if cases as f64 != tests {
-        let message = format!("{tests} tests are counted, {cases} cases are listed");
+        let message = text!(
+            "{tests} tests are counted, {cases} cases are listed",
+            "计数为 {tests} 个测试，列出了 {cases} 个用例"
+        );
         let data = json!({ "cases": cases, "tests": tests });
         out.push(Finding::new("JUNIT_COUNT_MISMATCH", "/junit/tests", message, data));
     }
@@ -83,12 +87,15 @@ fn junit_count(case: &Case, out: &mut Vec<Finding>) {
 
 fn junit_exit(case: &Case, out: &mut Vec<Finding>) {
     if let Some(skipped) = case.value.number("/junit/skipped").filter(|skipped| *skipped > 0.0) {
-        let message = format!("{skipped} tests were skipped");
+        let message = text!("{skipped} tests were skipped", "跳过了 {skipped} 个测试");
         out.push(Finding::new("TESTS_SKIPPED", "/junit/skipped", message, json!({ "n": skipped })));
     }
     let Some(exit_code) = case.value.number("/exit_code").filter(|code| *code != 0.0) else { return };
     if none_failed(case) {
-        let message = format!("the suite ended with exit code {exit_code}, though no test failed");
+        let message = text!(
+            "the suite ended with exit code {exit_code}, though no test failed",
+            "没有测试失败，套件却以退出码 {exit_code} 结束"
+        );
         let data = json!({ "exit_code": exit_code, "tests": case.value.at("/junit/tests") });
         out.push(Finding::new("EXIT_NONZERO_NO_FAILURES", "/exit_code", message, data));
     }

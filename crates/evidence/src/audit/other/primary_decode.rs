@@ -4,6 +4,7 @@ use super::{Case, Family, Summary, rows};
 use crate::Finding;
 use crate::audit::Verdict;
 use crate::json::At;
+use crate::text;
 use serde_json::{Map, Value, json};
 
 pub(super) const PRIMARY_DECODE: Family =
@@ -33,7 +34,10 @@ fn rules(case: &Case, out: &mut Vec<Finding>) {
 fn contradiction(pointer: &str, gate: &Value, out: &mut Vec<Finding>) {
     let field = "/metrics/aggregate/kv_bounded";
     if gate.text("/status") == Some("passed") && gate.flag(field) == Some(false) {
-        let message = "the gate passed, though its own figures say that the K/V is not bounded";
+        let message = text!(
+            "the gate passed, though its own figures say that the K/V is not bounded",
+            "门禁判为通过，但其自身的数字表明 K/V 没有上限"
+        );
         let data = json!({
             "gate": gate.at("/gate"),
             "status": "passed",
@@ -51,8 +55,9 @@ fn footprint(pointer: &str, gate: &Value, weights: f64, out: &mut Vec<Finding>) 
     let last = "/metrics/final_process_footprint_bytes";
     let Some((fresh, last)) = gate.number(field).zip(gate.number(last)) else { return };
     if fresh.max(last) < weights / 2.0 {
-        let message = format!(
+        let message = text!(
             "the counter reads at most {} bytes, while weights of about {weights} bytes are served",
+            "计数器读数至多 {} 字节，而提供服务的权重约有 {weights} 字节",
             fresh.max(last)
         );
         let data = json!({ "fresh": fresh, "final": last, "growth": gate.at("/metrics/growth_bytes") });

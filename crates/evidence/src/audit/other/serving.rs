@@ -3,6 +3,7 @@
 use super::{Case, Family, Summary, no_gate, rows};
 use crate::Finding;
 use crate::json::{At, round};
+use crate::text;
 use serde_json::{Value, json};
 
 pub(super) const CUDA_MULTITENANT: Family = Family {
@@ -61,10 +62,10 @@ fn listed(agents: &[Option<&Value>]) -> String {
 }
 
 fn cuda_multitenant(case: &Case, out: &mut Vec<Finding>) {
-    let message = "recall is stored per level, without the texts";
+    let message = text!("recall is stored per level, without the texts", "召回率按级别存储，没有文本");
     out.push(Finding::new("NO_PER_SAMPLE", "/results", message, json!({})));
     if let Some((level, _)) = affected(case, |row| row.number("/peak_gpu_gb").is_some()) {
-        let message = "each level has one peak for both arms";
+        let message = text!("each level has one peak for both arms", "每个级别的两个实验臂共用一个峰值");
         out.push(Finding::new("PEAK_SHARED_BY_ARMS", level + "/peak_gpu_gb", message, json!({})));
     }
 }
@@ -73,12 +74,16 @@ fn vllm(case: &Case, out: &mut Vec<Finding>) {
     let peaks: Vec<Option<&Value>> =
         rows(case.value, "/results").map(|(_, row)| row.at("/torch_peak_alloc_gb")).collect();
     if !peaks.is_empty() && peaks.iter().flatten().all(|peak| peak.as_f64() == Some(0.0)) {
-        let message = format!("all {} readings of the peak are 0 or missing", peaks.len());
+        let message = text!(
+            "all {} readings of the peak are 0 or missing",
+            "全部 {} 个峰值读数都是 0 或缺失",
+            peaks.len()
+        );
         let data = json!({ "field": "torch_peak_alloc_gb" });
         out.push(Finding::new("MEM_ZERO_READING", "/results/0/torch_peak_alloc_gb", message, data));
     }
     if case.value.at("/kv_pool").is_none() {
-        let message = "the size of the K/V pool is not recorded";
+        let message = text!("the size of the K/V pool is not recorded", "没有记录 K/V 池的大小");
         out.push(Finding::new("KV_POOL_NULL", "/kv_pool", message, json!({})));
     }
     decode_rate(case, out);
@@ -96,8 +101,9 @@ fn decode_rate(case: &Case, out: &mut Vec<Finding>) {
     };
     if let Some((level, agents)) = affected(case, derived) {
         let ratio = round(share, 4);
-        let message = format!(
+        let message = text!(
             "with {} agents decoding runs at {ratio} of the end-to-end rate, as if prefill took no time",
+            "智能体数为 {} 时，解码速率是端到端速率的 {ratio}，仿佛预填充不花时间",
             listed(&agents)
         );
         let data = json!({ "agents": agents, "ratio": ratio });
@@ -112,7 +118,11 @@ fn engine(case: &Case, out: &mut Vec<Finding>) {
     let above =
         |row: &Value| !row.is_on("/oom") && row.number("/agents").is_some_and(|agents| agents > ceiling);
     if let Some((_, agents)) = affected(case, above) {
-        let message = format!("the file admits {ceiling} agents; {} ran", listed(&agents));
+        let message = text!(
+            "the file admits {ceiling} agents; {} ran",
+            "文件允许 {ceiling} 个智能体；实际运行了 {} 个",
+            listed(&agents)
+        );
         let data = json!({ "ceiling": ceiling, "agents": agents });
         out.push(Finding::new("ADMISSION_CEILING_EXCEEDED", pointer, message, data));
     }
@@ -120,7 +130,10 @@ fn engine(case: &Case, out: &mut Vec<Finding>) {
 
 fn bounded_decode(case: &Case, out: &mut Vec<Finding>) {
     let pointer = "/config/sliding_window";
-    let message = "the model's own window was shrunk and nothing was restored";
+    let message = text!(
+        "the model's own window was shrunk and nothing was restored",
+        "缩小了模型自身的窗口，没有恢复任何内容"
+    );
     let data = json!({ "sliding_window": case.value.at(pointer) });
     out.push(Finding::new("NO_RESTORATION_CONTROL", pointer, message, data));
     out_of_memory(case, out);
@@ -128,7 +141,7 @@ fn bounded_decode(case: &Case, out: &mut Vec<Finding>) {
 
 fn out_of_memory(case: &Case, out: &mut Vec<Finding>) {
     if let Some((level, agents)) = affected(case, |row| row.is_on("/oom")) {
-        let message = format!("memory ran out with {} agents", listed(&agents));
+        let message = text!("memory ran out with {} agents", "智能体数为 {} 时内存耗尽", listed(&agents));
         out.push(Finding::new("OOM", level + "/oom", message, json!({ "agents": agents })));
     }
 }

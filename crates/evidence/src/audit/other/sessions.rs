@@ -4,6 +4,7 @@ use super::{Case, Family, Summary, claim};
 use crate::Finding;
 use crate::audit::Verdict;
 use crate::json::At;
+use crate::text;
 use serde_json::{Value, json};
 
 pub(super) const LONG_RUN: Family = Family {
@@ -40,7 +41,8 @@ fn count(case: &Case, pointer: &str) -> usize {
 fn zero_reading(case: &Case, out: &mut Vec<Finding>) {
     let turns = case.value.list("/turns").unwrap_or_default();
     if !turns.is_empty() && turns.iter().all(|turn| turn.number("/kv_live_bytes") == Some(0.0)) {
-        let message = format!("the K/V of all {} turns reads 0 bytes", turns.len());
+        let message =
+            text!("the K/V of all {} turns reads 0 bytes", "全部 {} 轮的 K/V 读数都是 0 字节", turns.len());
         let data = json!({
             "field": "kv_live_bytes",
             "turns": turns.len(),
@@ -53,12 +55,16 @@ fn zero_reading(case: &Case, out: &mut Vec<Finding>) {
 fn errors(case: &Case, out: &mut Vec<Finding>) {
     let (ok, errors) = (count(case, "/turns"), count(case, "/errors"));
     if errors > 0 {
-        let message = format!("{errors} requests failed, {ok} turns worked");
+        let message =
+            text!("{errors} requests failed, {ok} turns worked", "{errors} 个请求失败，{ok} 轮成功");
         let data = json!({ "ok": ok, "errors": errors, "claimed_kv_bounded": case.value.at(BOUNDED) });
         out.push(Finding::new("RUN_ERRORS", "/errors", message, data));
     }
     if case.value.is_on("/partial") {
-        let message = "the file is a checkpoint of a run that had not ended";
+        let message = text!(
+            "the file is a checkpoint of a run that had not ended",
+            "此文件是一次尚未结束的运行的检查点"
+        );
         out.push(Finding::new("PARTIAL_RUN", "/partial", message, json!({})));
     }
 }

@@ -4,6 +4,7 @@ use super::{Case, Family, claim};
 use crate::Finding;
 use crate::audit::Verdict;
 use crate::json::At;
+use crate::text;
 use serde_json::{Value, json};
 
 pub(super) const RESTORED_VERIFIER: Family = Family {
@@ -27,7 +28,10 @@ fn divergence(value: &Value, name: &str) -> Option<f64> {
 }
 
 fn self_projection(case: &Case, out: &mut Vec<Finding>) {
-    let message = "proposer and verifier are one checkpoint: restored K/V are the true ones";
+    let message = text!(
+        "proposer and verifier are one checkpoint: restored K/V are the true ones",
+        "提议者与验证模型是同一检查点：恢复的 K/V 就是真实的 K/V"
+    );
     let data = json!({ "kl_evicting": divergence(case.value, "v04_sink_4_window_64") });
     out.push(Finding::new("SELF_PROJECTION", "/model", message, data));
 }
@@ -53,17 +57,29 @@ fn feasibility(case: &Case, out: &mut Vec<Finding>) {
     let Some(status) = value.text(STATUS) else { return };
     out.push(if failed(value) {
         let data = json!({ "fingerprints": value.at("/summary/known_bug_fingerprints_matched") });
-        Finding::new("LOAD_FAILED", STATUS, format!("the run ended with {status}"), data)
+        Finding::new(
+            "LOAD_FAILED",
+            STATUS,
+            text!("the run ended with {status}", "运行以 {status} 结束"),
+            data,
+        )
     } else if value.is_on("/config/skip_drafter") {
-        let message = format!("the drafter was switched off, the status is {status}");
+        let message =
+            text!("the drafter was switched off, the status is {status}", "草稿模型被关闭，状态为 {status}");
         Finding::new("COMPONENT_SKIPPED", "/config/skip_drafter", message, json!({ "component": "drafter" }))
     } else if !value.is_on(FORWARD) {
         let forward = value.at(FORWARD);
         let data = json!({ "status": status, "drafter_forward_ok": forward, "faithful": value.at(FAITHFUL) });
-        let message = format!("the status is {status}, but the drafter never ran forward");
+        let message = text!(
+            "the status is {status}, but the drafter never ran forward",
+            "状态为 {status}，但草稿模型从未前向运行"
+        );
         Finding::new("STATUS_CONTRADICTION", STATUS, message, data)
     } else if value.pointer(FAITHFUL).is_none() {
-        let message = "whether the drafter loaded as its own architecture is not recorded";
+        let message = text!(
+            "whether the drafter loaded as its own architecture is not recorded",
+            "没有记录草稿模型是否以自己的架构加载"
+        );
         Finding::new("DRAFTER_FIDELITY_UNKNOWN", FAITHFUL, message, json!({}))
     } else {
         return;

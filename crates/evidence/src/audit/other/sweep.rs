@@ -4,6 +4,7 @@ use super::{Case, Family, Summary, no_gate, no_oracle, no_texts, rows};
 use crate::Finding;
 use crate::audit::claims::too_small;
 use crate::json::{At, eq, eq6};
+use crate::text;
 use serde_json::{Value, json};
 
 pub(super) const FAMILY: Family =
@@ -30,7 +31,7 @@ fn rules(case: &Case, out: &mut Vec<Finding>) {
     pure(case.value, out);
     // The reference measures the error on its first sample; it writes neither texts nor an oracle.
     if case.value.whole(&format!("{BASELINE}/samples")).is_none_or(|samples| samples < 2) {
-        let message = "the error of f_θ alone comes from one sample";
+        let message = text!("the error of f_θ alone comes from one sample", "仅 f_θ 的误差来自单个样本");
         out.push(Finding::new("MSE_FROM_ONE_SAMPLE", BASELINE, message, json!({ "sample": 0 })));
     }
     if case.value.at("/oracle").is_none() {
@@ -58,7 +59,10 @@ fn values(pointer: &str, row: &Value, baseline: Option<f64>, out: &mut Vec<Findi
     } else {
         return;
     };
-    let message = format!("{wrong} does not follow from the row's own numbers and the error of f_θ alone");
+    let message = text!(
+        "{wrong} does not follow from the row's own numbers and the error of f_θ alone",
+        "{wrong} 与该行自身的数字和仅 f_θ 的误差不符"
+    );
     let data = json!({ "alpha": row.at("/alpha") });
     out.push(Finding::new("SWEEP_VALUE_MISMATCH", format!("{pointer}/{wrong}"), message, data));
 }
@@ -66,7 +70,12 @@ fn values(pointer: &str, row: &Value, baseline: Option<f64>, out: &mut Vec<Findi
 fn order(value: &Value, out: &mut Vec<Finding>) {
     let alphas: Vec<f64> = rows(value, "/sweep").filter_map(|(_, row)| row.number("/alpha")).collect();
     if !alphas.is_sorted() {
-        out.push(Finding::new("SWEEP_UNORDERED", "/sweep", "α does not ascend", json!({})));
+        out.push(Finding::new(
+            "SWEEP_UNORDERED",
+            "/sweep",
+            text!("α does not ascend", "α 没有按升序排列"),
+            json!({}),
+        ));
     }
 }
 
@@ -77,7 +86,7 @@ fn pure(value: &Value, out: &mut Vec<Finding>) {
         return;
     };
     if row.number("/recall") == Some(0.0) {
-        let message = "f_θ alone (α = 0) recalls nothing";
+        let message = text!("f_θ alone (α = 0) recalls nothing", "仅用 f_θ（α = 0）时什么都没有召回");
         let data = json!({ "alpha": 0, "n": value.at(SAMPLES) });
         out.push(Finding::new("FTHETA_ZERO_RECALL", format!("{pointer}/recall"), message, data));
     }

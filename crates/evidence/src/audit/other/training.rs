@@ -3,6 +3,7 @@
 use super::{Case, Family, claim, no_gate};
 use crate::Finding;
 use crate::json::{At, eq6, round};
+use crate::text;
 use serde_json::{Value, json};
 
 pub(super) const FAMILY: Family = Family {
@@ -26,7 +27,10 @@ fn rules(case: &Case, out: &mut Vec<Finding>) {
 fn reduction_stored(value: &Value, reduction: Option<f64>, out: &mut Vec<Finding>) {
     let Some((claimed, again)) = value.number(REDUCTION).zip(reduction) else { return };
     if !eq6(again, claimed) {
-        let message = format!("a loss reduction of {claimed} is stored, the losses give {again}");
+        let message = text!(
+            "a loss reduction of {claimed} is stored, the losses give {again}",
+            "存储的损失下降倍数为 {claimed}，由损失得出 {again}"
+        );
         let data = json!({ "field": "loss_reduction_factor" });
         out.push(Finding::new("GATE_VALUE_MISMATCH", REDUCTION, message, data));
     }
@@ -45,7 +49,8 @@ fn sanity(value: &Value, reduction: Option<f64>, out: &mut Vec<Finding>) {
         "needed_below": 0.05,
         "second_gate_met": error.map(|error| error < 0.05),
     });
-    let message = "training checks its own loss; recall is not measured";
+    let message =
+        text!("training checks its own loss; recall is not measured", "训练只检查自己的损失；没有测量召回率");
     out.push(Finding::new("TRAIN_SANITY_ONLY", REDUCTION, message, data));
 }
 
@@ -56,6 +61,7 @@ fn needles(value: &Value, out: &mut Vec<Finding>) {
         "n_niah": value.at("/n_niah_prompts"),
         "lines": [value.at("/config/niah_min_lines"), value.at(pointer)],
     });
-    let message = format!("training used needle prompts of up to {most} lines");
+    let message =
+        text!("training used needle prompts of up to {most} lines", "训练用过长达 {most} 行的大海捞针提示词");
     out.push(Finding::new("TRAIN_HAS_NIAH", pointer, message, data));
 }
