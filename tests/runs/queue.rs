@@ -114,6 +114,56 @@ fn a_worker_that_falls_silent_loses_its_trial_to_another() {
     drop((silent, other));
 }
 
+/// A certificate authority of the place's own, and the certificate of a server on loopback: their files.
+fn certificates(place: &Place) -> [PathBuf; 3] {
+    let [authority, its_key, certificate, key, request, names] =
+        ["ca.pem", "ca.key", "server.pem", "server.key", "server.csr", "names"].map(|name| place.path(name));
+    write(&names, "subjectAltName=IP:127.0.0.1\n".to_owned());
+    let new_key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2";
+    let openssl = |rest: String| {
+        let output = Command::new("openssl").args(rest.split_whitespace()).output().unwrap();
+        assert!(output.status.success(), "openssl {rest}: {}", text(&output.stderr));
+    };
+    let path = |path: &Path| path.display().to_string();
+    openssl(format!(
+        "req -x509 {new_key} -subj /CN=gate-ca -keyout {} -out {}",
+        path(&its_key),
+        path(&authority)
+    ));
+    openssl(format!("req {new_key} -subj /CN=gate -keyout {} -out {}", path(&key), path(&request)));
+    openssl(format!(
+        "x509 -req -days 2 -in {} -CA {} -CAkey {} -CAcreateserial -extfile {} -out {}",
+        path(&request),
+        path(&authority),
+        path(&its_key),
+        path(&names),
+        path(&certificate)
+    ));
+    [authority, certificate, key]
+}
+
+#[test]
+fn an_encrypted_queue_is_used_when_its_authority_is_known_and_refused_otherwise() {
+    let (mut place, pack) = (Place::new(), demo_pack());
+    if installed("nats-server").is_none() || installed("openssl").is_none() {
+        return eprintln!("skipped: nats-server or openssl is not installed");
+    }
+    let [authority, certificate, key] = certificates(&place);
+    let tls = format!("tls {{ cert_file: {certificate:?}, key_file: {key:?} }}");
+    let Some(nats) = Nats::start(&place, &tls) else { return };
+    let (pack, address) = (pack.to_str().unwrap(), nats.url().replace("nats://", "tls://"));
+    let said = place.fail(&demo_run(pack, "1", &["--target", &format!("queue:{address}")]));
+    assert!(said.contains("certificate"), "{said}");
+    let contexts = place.path("config/nats/context");
+    fs::create_dir_all(&contexts).unwrap();
+    write(contexts.join("lab.json"), serde_json::json!({ "url": address, "ca": authority }).to_string());
+    place.environment.push(("XDG_CONFIG_HOME", place.path("config")));
+    let worker = worker(&place, "one", "lab", Path::new(PROGRAM));
+    place.succeed(&demo_run(pack, "1", &["--target", "queue:lab"]));
+    is_whole(&read(&files(&place.out())[0]), 3, 1);
+    drop(worker);
+}
+
 #[test]
 fn what_nobody_can_answer_is_given_up_and_a_later_try_may_succeed() {
     let (place, pack) = (Place::new(), demo_pack());
@@ -132,6 +182,8 @@ fn what_nobody_can_answer_is_given_up_and_a_later_try_may_succeed() {
     let (pack, target) = (pack.to_str().unwrap(), nats.target());
     let said = place.fail(&demo_run(pack, "1", &["--target", &target]));
     assert!(said.contains("3 trials were given up by the queue after 5 deliveries each"), "{said}");
+    assert_eq!(said.matches("given up after 5 deliveries: ").count(), 3, "each is told of: {said}");
+    assert!(said.contains("rung 20, sample 0, oracle: given up"), "{said}");
     drop(bad);
     let good = worker_of("good", Path::new(PROGRAM));
     place.succeed(&demo_run(pack, "1", &["--target", &target, "--resume"]));

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 const TO_BUILD: [&str; 3] = ["build-essential", "pkg-config", "libwebkit2gtk-4.1-dev"];
 /// Packages that the tests need besides: a display, a session bus, a driver for the web view, a browser, `pgrep`, fonts for screenshots; the servers that
 /// runs elsewhere are tested with, and clocks that are wrong.
-const TO_TEST: [&str; 10] = [
+const TO_TEST: [&str; 11] = [
     "xvfb",
     "dbus",
     "webkit2gtk-driver",
@@ -21,6 +21,7 @@ const TO_TEST: [&str; 10] = [
     "fonts-noto-cjk",
     "openssh-server",
     "nats-server",
+    "openssl",
     "faketime",
 ];
 /// Oldest Node that the front end's tools run on.

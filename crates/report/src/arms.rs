@@ -54,7 +54,7 @@ pub(crate) fn mark(kind: NiahKind, key: &str) -> Mark {
     match key {
         key if key == kind.sut() => Mark::Restored,
         key if key == kind.oracle() => Mark::Oracle,
-        "k3_identity_restore" | "k3_same_checkpoint" => Mark::Variant,
+        "k3_identity_restore" | "k3_same_checkpoint" => Mark::Identity,
         key if key.starts_with("k3_cross_model_") => Mark::Variant,
         _ => Mark::Control,
     }

@@ -74,6 +74,8 @@ pub enum Mark {
     Oracle,
     /// Restored in another way than the arm under test: a triangle.
     Variant,
+    /// The verifier's own K/V put back, which proves the plumbing and nothing else: a diamond.
+    Identity,
     /// Any other arm, such as sink + window: a ring.
     Control,
 }
@@ -224,6 +226,11 @@ impl Pen<'_> {
             Mark::Oracle => self.fill([(x - r + 1, y - r + 1), (x + r - 1, y + r - 1)], colour),
             Mark::Variant => {
                 self.area.draw(&TriangleMarker::new((x, y), r + 1, colour.filled())).map_err(failed)
+            }
+            Mark::Identity => {
+                let far = r + 1;
+                let corners = [(x, y - far), (x + far, y), (x, y + far), (x - far, y)];
+                self.area.draw(&Polygon::new(corners, colour.filled())).map_err(failed)
             }
             Mark::Control => {
                 self.area.draw(&Circle::new((x, y), r, self.ink.ground.filled())).map_err(failed)?;

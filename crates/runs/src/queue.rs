@@ -146,8 +146,11 @@ impl Open {
                     link.bury(run, kind, &advisory)?;
                 }
             }
-            given_up.clear();
-            given_up.extend(link.dead_letters(run)?.into_iter().skip(before).filter(|dead| dead.id != ALL));
+            let known = given_up.len();
+            given_up.extend(self.dead_letters(run, before)?.into_iter().skip(known));
+            for dead in &given_up[known..] {
+                take(0, Record::Notice { line: given_up_line(planned, dead) })?;
+            }
             open.retain(|id| given_up.iter().all(|dead| dead.id != *id));
             if heard.elapsed() > NOBODY && !told && !link.is_anybody_there(kind)? {
                 told = true;
@@ -171,6 +174,12 @@ impl Open {
         }
     }
 
+    /// Trials that were given up, after the first `before` letters.
+    fn dead_letters(&self, run: &str, before: usize) -> Result<Vec<Dead>, RunError> {
+        let letters = self.link.dead_letters(run)?.into_iter().skip(before);
+        Ok(letters.filter(|dead| dead.id != ALL).collect())
+    }
+
     /// An answer that arrived whole and comes from the program and the pack that were asked for.
     fn checked(&self, payload: &[u8], take: Take) -> Result<Option<Answer>, RunError> {
         let refusal = match serde_json::from_slice::<Answer>(payload) {
@@ -184,4 +193,12 @@ impl Open {
         take(0, Record::Notice { line: format!("{refusal} was put aside") })?;
         Ok(None)
     }
+}
+/// What is said of a dead letter.
+fn given_up_line(planned: &[&Planned], dead: &Dead) -> String {
+    let which = match planned.iter().find(|planned| planned.id() == dead.id) {
+        Some(Planned { rung, sample, arm, .. }) => format!("rung {}, sample {sample}, {arm}", rung.0),
+        None => format!("trial {}", dead.id),
+    };
+    format!("{which}: given up after {DELIVERIES} deliveries: {}", dead.reason)
 }
