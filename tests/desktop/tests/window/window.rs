@@ -202,7 +202,7 @@ impl Window {
             .unwrap();
     }
 
-    /// Kills the engine process of this window, and no other.
+    /// Kills every engine process of this window, and no other's: one may be looking at a pack beside the one that runs.
     pub fn kill_engine(&self) {
         self.kill(|process| process.cmd().get(1).is_some_and(|word| word == "engine"));
     }
@@ -215,8 +215,8 @@ impl Window {
 
     fn kill(&self, is_meant: impl Fn(&Process) -> bool) {
         let system = processes();
-        let found = self.ours(&system).find(|process| is_meant(process));
-        assert!(found.expect("no such process is running").kill());
+        let killed = self.ours(&system).filter(|process| is_meant(process) && process.kill()).count();
+        assert!(killed > 0, "no such process is running");
     }
 
     /// The driver and all that it has started, directly or not.
