@@ -2,7 +2,7 @@
 //! back to it as an event, so that a menu, a shortcut and the palette do the same.
 
 use serde::Deserialize;
-use tauri::menu::{IsMenuItem, Menu, MenuItem, PredefinedMenuItem, Submenu};
+use tauri::menu::{AboutMetadata, IsMenuItem, Menu, MenuItem, PredefinedMenuItem, Submenu};
 use tauri::{AppHandle, Emitter, Wry};
 
 /// The event that tells the page which item was chosen.
@@ -91,7 +91,7 @@ fn made(app: &AppHandle, item: &Item) -> Made {
     Ok(match item {
         Item::Action { id, text, key } => {
             let key = key.as_deref().map(accelerator);
-            Box::new(MenuItem::with_id(app, id.as_str(), text, true, key)?)
+            Box::new(MenuItem::with_id(app, id.as_str(), literal(text), true, key)?)
         }
         Item::Native { role: Role::Quit, text } if !cfg!(target_os = "macos") => {
             Box::new(MenuItem::with_id(app, QUIT, text, true, Some(accelerator("q")))?)
@@ -102,6 +102,11 @@ fn made(app: &AppHandle, item: &Item) -> Made {
     })
 }
 
+/// An ampersand would mark the letter behind it as the item's key.
+fn literal(text: &str) -> String {
+    text.replace('&', "&&")
+}
+
 fn accelerator(key: &str) -> String {
     format!("CmdOrCtrl+{}", key.to_uppercase())
 }
@@ -109,7 +114,18 @@ fn accelerator(key: &str) -> String {
 fn native(app: &AppHandle, role: Role, text: &str) -> tauri::Result<PredefinedMenuItem<Wry>> {
     let text = Some(text);
     match role {
-        Role::About => PredefinedMenuItem::about(app, text, None),
+        Role::About => {
+            let package = app.package_info();
+            let (name, version) = (
+                Some(app.config().product_name.clone().unwrap_or_default()),
+                Some(package.version.to_string()),
+            );
+            PredefinedMenuItem::about(
+                app,
+                text,
+                Some(AboutMetadata { name, version, ..AboutMetadata::default() }),
+            )
+        }
         Role::Services => PredefinedMenuItem::services(app, text),
         Role::Hide => PredefinedMenuItem::hide(app, text),
         Role::HideOthers => PredefinedMenuItem::hide_others(app, text),

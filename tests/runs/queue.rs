@@ -118,7 +118,7 @@ fn a_worker_that_falls_silent_loses_its_trial_to_another() {
 fn certificates(place: &Place) -> [PathBuf; 3] {
     let [authority, its_key, certificate, key, request, names] =
         ["ca.pem", "ca.key", "server.pem", "server.key", "server.csr", "names"].map(|name| place.path(name));
-    write(&names, "subjectAltName=IP:127.0.0.1\n".to_owned());
+    write(&names, "subjectAltName=IP:127.0.0.1\n");
     let new_key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2";
     let openssl = |rest: String| {
         let output = Command::new("openssl").args(rest.split_whitespace()).output().unwrap();

@@ -12,6 +12,8 @@ afterEach(async () => {
 
 /** Milliseconds for a run of the demo pack, on a busy machine. */
 const RUN = 180_000;
+/** So many that the run outlasts whatever is done while it goes on. */
+const SAMPLES = 200;
 const ARMS = ["oracle", "sink-window", "restored:s5"];
 const EVIDENCE = join(import.meta.dirname, "../../tests/fixtures/evidence/demo_ctx20_s5.json");
 
@@ -42,21 +44,21 @@ test(
     await go(page, "run");
     await page.waitForSelector("[data-forecast=done]", { timeout: RUN });
     expect(await page.textContent("[data-forecast]")).toContain("not every arm has run");
-    await begin(page, 24);
+    await begin(page, SAMPLES);
     await page.click("#pause");
     await phase(page, "paused");
     await picture(page, "run-paused");
     await accessible(page, "paused run");
     const waiting = (await page.textContent("[data-unfinished]")) ?? "";
-    const done = Number(/(\d+) of 72 trials done/.exec(waiting)?.[1]);
+    const done = Number(/(\d+) of 600 trials done/.exec(waiting)?.[1]);
     expect(done % ARMS.length).toBe(0);
     expect(done).toBeGreaterThan(0);
-    expect(done).toBeLessThan(72);
+    expect(done).toBeLessThan(600);
     await page.click("[data-continue]");
     await finished(page);
     await page.waitForSelector("[data-evidence-written]");
     await page.waitForSelector("[data-forecast=done]", { timeout: RUN });
-    await page.waitForFunction(() => document.querySelector("[data-forecast]")?.textContent?.includes("from 72 trials"));
+    await page.waitForFunction(() => document.querySelector("[data-forecast]")?.textContent?.includes("from 600 trials"));
     await picture(page, "run-forecast");
   },
   2 * RUN,
@@ -67,7 +69,7 @@ test(
   async () => {
     desk = await Desk.open(workspace(demoPack));
     const page = await desk.page();
-    await begin(page, 24);
+    await begin(page, SAMPLES);
     await page.reload();
     await go(page, "run");
     await page.waitForSelector("h1[data-run=running], h1[data-run=finished]", { timeout: RUN });
@@ -82,7 +84,7 @@ test(
   async () => {
     desk = await Desk.open(workspace(demoPack));
     const page = await desk.page();
-    await begin(page, 100);
+    await begin(page, SAMPLES);
     await page.click("[data-another] summary");
     await settings(page, 2);
     await page.click("#start:enabled");

@@ -277,8 +277,9 @@ pub struct Desk {
     workspace: Option<PathBuf>,
     /// The run that is going on on a target.
     running: Mutex<BTreeMap<Target, Arc<Going>>>,
-    /// The folder that each page watches.
-    watched: Mutex<BTreeMap<String, PathBuf>>,
+    /// Counts requests to watch a folder, and the newest of each page: the one that goes on.
+    watches: AtomicU64,
+    watched: Mutex<BTreeMap<String, u64>>,
     /// Counts requests to hash a pack: the newest is the one that goes on.
     hashing: AtomicU64,
     /// The checklist as it was shown last.
@@ -396,22 +397,27 @@ impl Desk {
     }
 
     fn watch(&self, page: &str, folder: &Path, news: News) -> Result<(), ErrorReport> {
-        locked(&self.watched).insert(page.to_owned(), folder.to_owned());
-        let wanted = || locked(&self.watched).get(page).is_some_and(|watched| watched == folder);
-        crate::watch::watch(folder, &|what| wanted() && told(news, &what))?;
-        let mut watched = locked(&self.watched);
-        if watched.get(page).is_some_and(|watched| watched == folder) {
-            watched.remove(page);
+        let turn = self.watches.fetch_add(1, Ordering::Relaxed) + 1;
+        locked(&self.watched).insert(page.to_owned(), turn);
+        let wanted = || locked(&self.watched).get(page) == Some(&turn);
+        let outcome = crate::watch::watch(folder, &|what| wanted() && told(news, &what));
+        if wanted() {
+            locked(&self.watched).remove(page);
         }
-        Ok(())
+        outcome
     }
 
     /// What the checks measured as evidence tells it, whatever language the reader saw it in.
     fn in_english(&self, mut overridden: Vec<OverriddenCheck>) -> Vec<OverriddenCheck> {
         let checked = locked(&self.checked);
         for one in &mut overridden {
-            let known = checked.iter().find(|check| check.id == one.id);
-            one.measured = known.map_or_else(|| one.measured.clone(), |check| check.measured.en().to_owned());
+            let shown = |check: &&Check| {
+                let said = Language::ALL.map(|language| check.measured.said(language));
+                check.id == one.id && said.contains(&one.measured.as_str())
+            };
+            if let Some(check) = checked.iter().find(shown) {
+                one.measured = check.measured.en().to_owned();
+            }
         }
         overridden
     }
@@ -428,22 +434,19 @@ impl Desk {
         run: impl FnOnce(Cancel) -> Result<Run, RunError>,
         news: News,
     ) -> Result<String, ErrorReport> {
-        let going = self.claim(target)?;
+        let claim = self.claim(target)?;
         let tell = |event| {
             if let Ok(line) = json(&event) {
-                going.tell(line.clone());
+                claim.going.tell(line.clone());
                 // Evidence is worth its time also when nobody listens any more.
                 news(line);
             }
         };
-        let outcome = run(going.cancel.clone()).and_then(|run| run.execute(tell));
-        locked(&self.running).remove(target);
-        let answer = outcome.map_err(ErrorReport::from).and_then(|paths| json(&paths));
-        going.end(answer.clone());
-        answer
+        let outcome = run(claim.going.cancel.clone()).and_then(|run| run.execute(tell));
+        claim.end(outcome.map_err(ErrorReport::from).and_then(|paths| json(&paths)))
     }
 
-    fn claim(&self, target: &Target) -> Result<Arc<Going>, ErrorReport> {
+    fn claim<'a>(&'a self, target: &'a Target) -> Result<Claim<'a>, ErrorReport> {
         let mut running = locked(&self.running);
         if running.contains_key(target) {
             let message = format!("a run is going on on {target}");
@@ -451,7 +454,7 @@ impl Desk {
         }
         let going = Arc::new(Going::default());
         running.insert(target.clone(), Arc::clone(&going));
-        Ok(going)
+        Ok(Claim { desk: self, target, going })
     }
 
     fn going(&self, target: &Target) -> Option<Arc<Going>> {
@@ -488,6 +491,28 @@ impl Desk {
         let mut audits = self.audits(paths)?;
         audits.sort_by_key(|audit| paths.iter().position(|path| *path == audit.path));
         Ok(audits)
+    }
+}
+
+/// A target that a run has to itself, until it ends, however it ends.
+struct Claim<'a> {
+    desk: &'a Desk,
+    target: &'a Target,
+    going: Arc<Going>,
+}
+
+impl Claim<'_> {
+    fn end(self, answer: Result<String, ErrorReport>) -> Result<String, ErrorReport> {
+        self.going.end(answer.clone());
+        answer
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        locked(&self.desk.running).remove(self.target);
+        // Whoever follows a run whose thread has panicked must not wait for ever.
+        self.going.end_if_open();
     }
 }
 

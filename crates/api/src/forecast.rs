@@ -13,7 +13,7 @@ use ts_rs::TS;
 pub struct ForecastView {
     /// How long it will take; null while trials of this pack in this setting are not in the journal.
     pub time: Option<TimeForecast>,
-    /// What it will hold at most; null where the pack cannot be read here.
+    /// What it will hold at most; null where that does not follow from the pack's headers.
     pub memory: Option<MemoryForecast>,
 }
 

@@ -1,6 +1,7 @@
 //! Watching a workspace: whoever has it open hears when something in it has changed.
 
 use crate::{ErrorReport, error};
+use evidence::SKIPPED_FOLDERS;
 use notify::event::{EventKind, ModifyKind};
 use notify::{Event, RecursiveMode, Watcher};
 use serde::Serialize;
@@ -36,7 +37,8 @@ pub(crate) fn watch(root: &Path, told: &dyn Fn(Watched) -> bool) -> Result<(), E
         error::report("not-watched", format!("{} cannot be watched: {e}", root.display()), hint)
     };
     let hear = move |event: notify::Result<Event>| {
-        if event.is_ok_and(|event| counts(&folder, &event)) {
+        // After an error nobody knows what was missed.
+        if event.map_or(true, |event| counts(&folder, &event)) {
             // The receiver is gone when the watch has ended.
             let _ = sender.send(());
         }
@@ -59,22 +61,23 @@ pub(crate) fn watch(root: &Path, told: &dyn Fn(Watched) -> bool) -> Result<(), E
     }
 }
 
-/// Whether an event may change what a workspace holds: being read does not, nor do hidden files, nor what is written into
-/// files that hold neither evidence nor settings.
+/// Whether an event may change what a workspace holds: being read does not, nor what is written into files that hold neither
+/// evidence nor settings, nor what happens in folders that nobody looks into. Where events were lost, anything may have.
 fn counts(root: &Path, event: &Event) -> bool {
     let is_json = |path: &Path| path.extension().is_some_and(|ending| ending == "json");
-    let seen = event.paths.iter().filter(|path| !is_hidden(root, path));
+    let mut seen = event.paths.iter().filter(|path| !is_skipped(root, path));
     match event.kind {
+        _ if event.need_rescan() => true,
         EventKind::Access(_) | EventKind::Modify(ModifyKind::Metadata(_)) => false,
-        EventKind::Modify(ModifyKind::Data(_)) => seen.into_iter().any(|path| is_json(path)),
-        _ => seen.into_iter().any(|path| is_json(path) || path.extension().is_none()),
+        EventKind::Modify(ModifyKind::Data(_)) => seen.any(|path| is_json(path)),
+        _ => seen.next().is_some(),
     }
 }
 
-fn is_hidden(root: &Path, path: &Path) -> bool {
+fn is_skipped(root: &Path, path: &Path) -> bool {
     let below = path.strip_prefix(root).unwrap_or(path);
     below.components().any(|part| match part {
-        Component::Normal(name) => name.to_string_lossy().starts_with('.') || name == "node_modules",
+        Component::Normal(name) => SKIPPED_FOLDERS.iter().any(|skipped| name == *skipped),
         _ => false,
     })
 }
@@ -118,10 +121,12 @@ mod tests {
             EventKind::Modify(ModifyKind::Data(notify::event::DataChange::Any)),
         );
         assert!(counts(root, &event(made, "/w/a.json")));
-        assert!(counts(root, &event(made, "/w/folder")));
+        assert!(counts(root, &event(made, "/w/results-v1.0")));
+        let lost = Event::new(EventKind::Other).set_flag(notify::event::Flag::Rescan);
+        assert!(counts(root, &lost));
         assert!(counts(root, &event(written, "/w/x/a.json")));
         for (kind, path) in [
-            (made, "/w/.tmp123"),
+            (written, "/w/.tmp123"),
             (made, "/w/.git/index.json"),
             (made, "/w/node_modules/a.json"),
             (written, "/w/model.safetensors"),

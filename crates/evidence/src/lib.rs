@@ -42,7 +42,7 @@ pub use model::{
 };
 pub use policy::{Policy, PolicyError, Thresholds};
 pub use prompts::{MarkedPrompt, NeedlePrompt, TOKEN_DEPTH};
-pub use read::{CAP, File, Place, ReadError, find, read};
+pub use read::{CAP, File, Place, ReadError, SKIPPED_FOLDERS, find, read};
 pub use recompute::{Analytic, DecodeOnly, Paired, Recomputed, Spreads};
 pub use text::{Language, Text, UnknownLanguage, spoken};
 pub use wanted::{Wanted, wanted};

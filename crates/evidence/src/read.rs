@@ -7,7 +7,8 @@ use std::path::{Component, Path, PathBuf};
 /// Larger files are refused: no evidence comes near it, and a hostile one must not fill the memory.
 pub const CAP: u64 = 64 << 20;
 /// Folders that never hold evidence.
-const SKIPPED_FOLDERS: [&str; 3] = ["node_modules", ".git", "target"];
+/// Folders that nobody looks into for evidence.
+pub const SKIPPED_FOLDERS: [&str; 3] = ["node_modules", ".git", "target"];
 /// Links in circles end here.
 const MAX_DEPTH: usize = 32;
 

@@ -22,7 +22,8 @@ pub fn wanted(audits: &[Audit], report: &GateReport, platform: Platform) -> Opti
         found.rungs.push(rung);
         found.samples = found.samples.max(samples);
     };
-    for cell in report.cells.iter().filter(|cell| is_open(cell, platform)) {
+    let open = |cell: &&GateCell| is_open(cell, platform) && !is_decided(report, cell);
+    for cell in report.cells.iter().filter(open) {
         if let Some((rung, n)) = measured(audits, cell) {
             add(rung, cell.samples_needed.map_or(fresh, |more| n + more));
         }
@@ -39,6 +40,13 @@ pub fn wanted(audits: &[Audit], report: &GateReport, platform: Platform) -> Opti
 fn is_open(cell: &GateCell, platform: Platform) -> bool {
     let open = matches!(cell.verdict, GateVerdict::Undecided | GateVerdict::Missing);
     cell.gate == GateKind::Recall && cell.platform == platform && open
+}
+
+/// Whether another file has decided the same gate: an older one with fewer samples stays undecided beside it.
+fn is_decided(report: &GateReport, open: &GateCell) -> bool {
+    let same =
+        |cell: &&GateCell| (cell.gate, cell.platform, &cell.rung) == (open.gate, open.platform, &open.rung);
+    report.cells.iter().filter(same).any(|cell| matches!(cell.verdict, GateVerdict::Pass | GateVerdict::Fail))
 }
 
 /// Rung and samples of the file that a cell rests on; none off the ladder, where nobody can run again what was run.

@@ -224,6 +224,13 @@ fn what_is_undecided_or_was_never_measured_is_wanted_with_the_samples_that_decid
     // Two clean pairs on the CPU, of which the policy asks nothing but what was begun: 57 more decide.
     let found = wanted(&[fixture()], Platform::Cpu).unwrap();
     assert_eq!((found.rungs, found.samples), (vec![20], 59));
+    // A second file that decides the rung: the first one stays undecided, and nothing is wanted.
+    let audits = evidence::audit(&[fixture()]);
+    let mut report = evidence::gate(&audits, &policy);
+    let mut decided = report.cells.iter().find(|cell| cell.gate == GateKind::Recall).unwrap().clone();
+    decided.verdict = GateVerdict::Pass;
+    report.cells.push(decided);
+    assert_eq!(evidence::wanted(&audits, &report, Platform::Cpu), None);
     // Rungs of the ladder that a platform of the policy lacks; what has failed is decided.
     let found = wanted(&[at(70, "cuda"), at(280, "cuda")], Platform::Cuda).unwrap();
     assert_eq!((found.rungs, found.samples), (vec![1100, 3200, 5000], 59));

@@ -580,7 +580,10 @@ fn memory(runs: &[Run<'_>], limits: &Thresholds, language: Language) -> Result<S
             bars: figures
                 .iter()
                 .filter(|(run, figure)| {
-                    !matches!(mark(run.niah.kind, &figure.arm), Mark::Variant | Mark::Identity | Mark::Control)
+                    !matches!(
+                        mark(run.niah.kind, &figure.arm),
+                        Mark::Variant | Mark::Identity | Mark::Control
+                    )
                 })
                 .map(|(run, figure)| memory_bar(run, figure, language))
                 .collect(),

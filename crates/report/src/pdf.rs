@@ -211,11 +211,15 @@ fn widths(table: &Table) -> Vec<Option<f64>> {
         cells.map(cell_width).fold(0.0, f64::max)
     };
     let head = |name: &str| name.split(' ').map(|word| width(word, 1.0)).fold(0.0, f64::max);
-    let columns = table.columns.iter().enumerate();
-    let wanted: Vec<f64> = columns.map(|(at, name)| longest(at).max(head(name)).max(3.0)).collect();
-    let short: f64 = wanted.iter().filter(|width| **width <= SHORT).sum();
-    let share = |width: f64| (width > SHORT || short > MOST_SHORT).then_some(width.min(24.0));
-    wanted.into_iter().map(share).collect()
+    let columns = || table.columns.iter().enumerate();
+    // A column that is as wide as it needs to be has its head in one line.
+    let whole: Vec<f64> = columns().map(|(at, name)| longest(at).max(width(name, 1.0))).collect();
+    let short: f64 = whole.iter().filter(|width| **width <= SHORT).sum();
+    let share = |(at, name): (usize, &String)| {
+        let share = longest(at).min(24.0).max(head(name)).max(3.0);
+        (whole[at] > SHORT || short > MOST_SHORT).then_some(share)
+    };
+    columns().map(share).collect()
 }
 
 /// Width of a cell, ems; a chip is bold and has room around its word.

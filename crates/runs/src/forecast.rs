@@ -5,6 +5,7 @@ use crate::{Journal, JournalledRun, RunError, Target};
 use niah::Rung;
 use protocol::{Arm, RunSpec};
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::path::Path;
 use ts_rs::TS;
 
@@ -18,7 +19,7 @@ const SAME_LENGTH: f64 = 0.1;
 pub struct TimeForecast {
     /// Seconds of all trials, one after the other; loading the pack comes on top.
     pub seconds: f64,
-    /// Finished trials of this pack, library, device and loop on this target that it rests on.
+    /// Finished trials that it rests on: of the pack in that folder, with this library, device and loop, on this target.
     pub measured: usize,
     /// Rungs of which no trial was ever finished: their time is that of the nearest length, times the ratio of the lengths.
     pub scaled: Vec<u32>,
@@ -53,8 +54,10 @@ fn paces(journal: &Journal, spec: &RunSpec, target: &Target) -> Result<Vec<Pace>
             && of.pack == pack
     };
     let mut paces = Vec::new();
-    for run in journal.runs()?.iter().filter(|run| alike(run)).take(RUNS) {
-        paces.extend(journal.finished(&run.id)?.into_values().map(|finished| Pace {
+    for run in journal.runs()?.iter().filter(|run| run.done > 0 && alike(run)).take(RUNS) {
+        // What was taken over from another run counts there.
+        let own = journal.finished(&run.id)?.into_values().filter(|finished| finished.origin == run.id);
+        paces.extend(own.map(|finished| Pace {
             arm: finished.result.arm,
             prompt_tokens: finished.result.prompt_tokens,
             seconds: finished.result.timings.e2e_s,
@@ -64,35 +67,40 @@ fn paces(journal: &Journal, spec: &RunSpec, target: &Target) -> Result<Vec<Pace>
 }
 
 fn sum(spec: &RunSpec, paces: &[Pace], lengths: &[(Rung, usize)]) -> Option<TimeForecast> {
-    let mut all = TimeForecast { seconds: 0.0, measured: paces.len(), scaled: Vec::new() };
+    let (mut seconds, mut scaled, mut used) = (0.0, Vec::new(), BTreeSet::new());
     for rung in &spec.ladder {
         let (_, tokens) = lengths.iter().find(|(known, _)| known == rung)?;
-        let mut scaled = false;
         for arm in &spec.arms {
-            let (seconds, same) = of_trial(paces, *arm, *tokens)?;
-            all.seconds += seconds * spec.n_samples as f64;
-            scaled |= !same;
-        }
-        if scaled {
-            all.scaled.push(rung.0);
+            let of = of_trial(paces, *arm, *tokens)?;
+            seconds += of.seconds * spec.n_samples as f64;
+            used.extend(of.used);
+            if of.scaled && scaled.last() != Some(&rung.0) {
+                scaled.push(rung.0);
+            }
         }
     }
-    Some(all)
+    Some(TimeForecast { seconds, measured: used.len(), scaled })
 }
 
-/// Mean seconds of an arm's trials on prompts of the length nearest to `tokens`, brought to that length; whether it was the
-/// same.
-fn of_trial(paces: &[Pace], arm: Arm, tokens: usize) -> Option<(f64, bool)> {
-    let apart = |pace: &Pace| (pace.prompt_tokens.max(1) as f64 / tokens.max(1) as f64).ln().abs();
-    let of_arm = || paces.iter().filter(|pace| pace.arm == arm);
+/// What one trial will take.
+struct OfTrial {
+    seconds: f64,
+    /// Places of the paces that this rests on.
+    used: Vec<usize>,
+    /// They were of another length.
+    scaled: bool,
+}
+
+/// The mean of an arm's trials on prompts of the length nearest to `tokens`, brought to that length.
+fn of_trial(paces: &[Pace], arm: Arm, tokens: usize) -> Option<OfTrial> {
+    let apart = |at: usize| (paces[at].prompt_tokens.max(1) as f64 / tokens.max(1) as f64).ln().abs();
+    let of_arm = || (0..paces.len()).filter(|at| paces[*at].arm == arm);
     let nearest = of_arm().map(apart).min_by(f64::total_cmp)?;
-    let taken: Vec<&Pace> = of_arm().filter(|pace| apart(pace) <= nearest + SAME_LENGTH).collect();
-    let mean =
-        |of: &dyn Fn(&Pace) -> f64| taken.iter().map(|pace| of(pace)).sum::<f64>() / taken.len() as f64;
-    let seconds = mean(&|pace| pace.seconds);
-    let same = nearest <= SAME_LENGTH;
-    let ratio = tokens as f64 / mean(&|pace| pace.prompt_tokens as f64).max(1.0);
-    Some((if same { seconds } else { seconds * ratio }, same))
+    let used: Vec<usize> = of_arm().filter(|at| apart(*at) <= nearest + SAME_LENGTH).collect();
+    let mean = |of: fn(&Pace) -> f64| used.iter().map(|at| of(&paces[*at])).sum::<f64>() / used.len() as f64;
+    let ratio = tokens as f64 / mean(|pace| pace.prompt_tokens as f64).max(1.0);
+    let (seconds, scaled) = (mean(|pace| pace.seconds), nearest > SAME_LENGTH);
+    Some(OfTrial { seconds: if scaled { seconds * ratio } else { seconds }, used, scaled })
 }
 
 #[cfg(test)]
@@ -120,7 +128,8 @@ mod tests {
         assert_eq!(forecast.scaled, [70]);
         let wanted = 10.0 * (2.0 + 4.0) + 10.0 * (2.0 * 4000.0 / 1010.0 + 4.0 * 4.0);
         assert!((forecast.seconds - wanted).abs() < 1e-9, "{} is not {wanted}", forecast.seconds);
-        assert_eq!(forecast.measured, 4);
+        // The one on a short prompt was of no use.
+        assert_eq!(forecast.measured, 3);
     }
 
     #[test]

@@ -82,17 +82,19 @@ export class LiveRun {
 
   /** Shows the run that is going on there already, from its beginning. */
   attach(): Promise<void> {
-    return this.#follow(async (onEvent) => (await this.#backend.followRun(this.target, onEvent)) ?? []);
+    return this.#follow((onEvent) => this.#backend.followRun(this.target, onEvent));
   }
 
-  async #follow(begin: (onEvent: (event: RunEvent) => void) => Promise<string[]>): Promise<void> {
+  async #follow(begin: (onEvent: (event: RunEvent) => void) => Promise<string[] | null>): Promise<void> {
     this.#reset();
     const run = ++this.#run;
     this.phase = "starting";
     try {
       // Events of a run that has already ended must not touch the next one.
-      this.paths = await begin((event) => run === this.#run && this.apply(event));
-      this.#end("finished");
+      const paths = await begin((event) => run === this.#run && this.apply(event));
+      this.paths = paths ?? [];
+      // It had ended before it could be followed: how, only its evidence tells.
+      this.#end(paths === null ? "idle" : "finished");
     } catch (thrown) {
       const error = errorReport(thrown);
       if (error.code === "cancelled") this.#end(this.pausing && !this.cancelling ? "paused" : "cancelled");

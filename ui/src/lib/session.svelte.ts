@@ -240,6 +240,8 @@ export class Session {
     } catch (thrown) {
       if (this.#watched === root) this.unwatched = errorReport(thrown);
     }
+    // Opened again it is watched again.
+    if (this.#watched === root) this.#watched = "";
   }
   #watched = "";
   readonly #page = crypto.randomUUID();
@@ -248,9 +250,10 @@ export class Session {
     this.pack = folder;
     this.checklist.clear();
     this.blocked = null;
-    if (folder === null) return;
     this.wanted = null;
+    if (folder === null) return void (this.spec = null);
     const spec = await this.backend.defaultSpec(folder);
+    if (this.pack !== folder) return;
     this.spec = this.spec === null ? spec : { ...this.spec, pack: folder };
   }
 
@@ -281,8 +284,12 @@ export class Session {
   async startRun(): Promise<void> {
     this.blocked = null;
     this.checking = true;
-    await this.checkAll();
+    // Asked again meanwhile (in another language), the answer is still to come.
+    do await this.checkAll();
+    while (this.checklist.report.busy);
     this.checking = false;
+    // Another pack, or other settings: what was checked is not what would run.
+    if (this.pack === null || this.stale) return;
     const { failing, report } = this.checklist;
     const overridable = failing.map(({ id, measured }) => ({ id, measured }));
     if (report.error) overridable.push({ id: "preflight", measured: report.error.message });
@@ -333,8 +340,10 @@ export class Session {
       return this.#follow(live, live.start({ ...wish, target }, this.reuse));
     });
     for (const target of busy) {
-      const id = await this.backend.queueRun({ ...wish, target });
-      this.queued = [...this.queued, { id, target, spec, reuse: this.reuse }];
+      const queued = { id: await this.backend.queueRun({ ...wish, target }), target, spec, reuse: this.reuse };
+      this.queued = [...this.queued, queued];
+      // The run before it may have ended meanwhile.
+      if (!this.isBusy(target)) begun.push(this.beginQueued(queued));
     }
     await Promise.all(begun);
   }
@@ -380,11 +389,12 @@ export class Session {
     this.shown = this.runs.length - 1;
     this.unfinished.clear();
     await ended;
+    if (live.phase === "idle") return;
     this.backend.shell.notify(t().run[live.phase], t().run.notify(t().run[live.phase], live.paths.length));
     await this.unfinished.ask(this.backend.unfinishedRuns);
     const next = this.queued.find(({ target }) => target === live.target);
     // After anything else than success somebody should look first.
-    if (next && live.phase === "finished") await this.beginQueued(next);
+    if (next && live.phase === "finished" && !this.isBusy(live.target)) await this.beginQueued(next);
   }
 
   /** Reads every evidence file again, and what is derived from them. */
@@ -396,14 +406,16 @@ export class Session {
       if (this.#root === fresh.root) await this.#refresh(fresh);
       return this.backend.listEvidence(unique([...fresh.evidence, ...this.added]));
     });
+    // What is open may have changed; it is audited beside the list that is there now.
+    if (this.wanted === false) this.wanted = null;
+    const opened = this.opened;
+    if (opened !== null) await this.detail.ask(() => this.backend.evidenceDetail(opened));
   }
 
   /** Takes what a workspace holds now. */
   async #refresh(fresh: Workspace): Promise<void> {
     this.workspace.value = fresh;
     if (!fresh.packs.some((pack) => pack.folder === this.pack)) await this.choosePack(fresh.packs[0]?.folder ?? null);
-    const opened = this.opened;
-    if (opened !== null) void this.detail.ask(() => this.backend.evidenceDetail(opened));
   }
 
   async add(paths: string[]): Promise<void> {

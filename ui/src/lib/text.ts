@@ -15,8 +15,11 @@ export function splitAround(text: string, code: string): Part[] {
   return parts;
 }
 
-/** What turns or hides the text around it: embeddings, overrides and isolates of direction, and control characters. */
-const HIDDEN = /(?![\t\n\r])\p{Cc}|[\u202a-\u202e\u2066-\u2069]/gu;
+/**
+ * What acts unseen: embeddings, overrides and isolates of direction, control characters, spaces and breaks without width.
+ * Joiners and marks of direction stay, since emoji and several scripts are written with them.
+ */
+const HIDDEN = /(?![\t\n\r])\p{Cc}|[\u200b\u2028-\u202e\u2060\u2066-\u2069\ufeff]/gu;
 
 /** Text of a file or a model as it can be shown: what acts unseen stands there as a mark, `‹U+202E›`. */
 export function visible(text: string): string {

@@ -36,7 +36,7 @@ impl Drop for Bus {
 async fn a_second_start_opens_its_workspace_in_the_window_that_is_there() {
     let (first, second) = (workspace::with_demo_pack(), workspace::with_demo_pack());
     let bus = Bus::start();
-    let home = tempfile::tempdir().unwrap();
+    let (home, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let window = Window::open_on(&bus.address, home, first.path(), Path::new("unused"), Theme::Light).await;
     let named = |folder: &Path| format!("nav [title={:?}]", folder.canonicalize().unwrap());
     window.find(&named(first.path())).await;
@@ -44,6 +44,8 @@ async fn a_second_start_opens_its_workspace_in_the_window_that_is_there() {
         .args(["--workspace", second.path().to_str().unwrap()])
         .env("DISPLAY", window.display())
         .env("DBUS_SESSION_BUS_ADDRESS", &bus.address)
+        // Were it no second instance after all, it would open on nobody's data.
+        .envs(["XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"].map(|name| (name, elsewhere.path())))
         .status()
         .unwrap();
     assert!(again.success(), "{again}");

@@ -5,6 +5,8 @@ import type { Call } from "../types/Call";
 import type { ErrorReport } from "../types/ErrorReport";
 import type { Rendered } from "../types/Rendered";
 
+const TITLE = "Kakeya Gate";
+
 /** Where the key of this page is kept: for this tab and this server alone. */
 const KEY = "key";
 
@@ -48,9 +50,8 @@ function shell(key: string): Shell {
 /** The name of the tab says it until somebody looks. */
 function markTitle(title: string): void {
   if (document.hasFocus()) return;
-  const before = document.title;
   document.title = `● ${title}`;
-  addEventListener("focus", () => (document.title = before), { once: true });
+  addEventListener("focus", () => (document.title = TITLE), { once: true });
 }
 
 function send(to: string, body: unknown, more: Record<string, string> = {}): Promise<Response> {

@@ -11,6 +11,6 @@ export type ForecastView = {
  */
 time: TimeForecast | null, 
 /**
- * What it will hold at most; null where the pack cannot be read here.
+ * What it will hold at most; null where that does not follow from the pack's headers.
  */
 memory: MemoryForecast | null, };

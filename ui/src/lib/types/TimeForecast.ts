@@ -9,7 +9,7 @@ export type TimeForecast = {
  */
 seconds: number, 
 /**
- * Finished trials of this pack, library, device and loop on this target that it rests on.
+ * Finished trials that it rests on: of the pack in that folder, with this library, device and loop, on this target.
  */
 measured: number, 
 /**
