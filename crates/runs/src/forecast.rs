@@ -11,8 +11,9 @@ use ts_rs::TS;
 
 /// So many earlier runs are looked at, the latest first.
 const RUNS: usize = 20;
-/// Prompts whose lengths differ by less are taken for equally long.
-const SAME_LENGTH: f64 = 0.1;
+/// Prompts are taken for equally long whose lengths differ by a smaller logarithm: those of one rung do, whose lines vary by a
+/// tenth either way.
+const SAME_LENGTH: f64 = 0.25;
 
 /// The time of a run, and what it rests on.
 #[derive(Clone, Debug, PartialEq, Serialize, TS)]
