@@ -1,6 +1,6 @@
 //! What the program says, in every language that a reader may ask for.
 //!
-//! A sentence is written once, where it is made, in both languages side by side ([`text!`](crate::text)): one that lacks a
+//! A sentence is written once, where it is made, in both languages side by side ([`text!`](macro@crate::text)): one that lacks a
 //! language, or a number in one of them, does not compile.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -93,7 +93,7 @@ pub struct Text {
 }
 
 impl Text {
-    /// What [`text!`](crate::text) makes.
+    /// What [`text!`](macro@crate::text) makes.
     #[doc(hidden)]
     pub fn written(en: fmt::Arguments, zh: fmt::Arguments) -> Self {
         let words =
@@ -165,7 +165,7 @@ macro_rules! text {
     };
 }
 
-/// The words in one language, as a `String`: what [`text!`](crate::text) is for a page that is made for one reader.
+/// The words in one language, as a `String`: what [`text!`](macro@crate::text) is for a page that is made for one reader.
 #[macro_export]
 macro_rules! said {
     ($language:expr, $en:literal, $zh:literal $(, $($values:tt)*)?) => {
