@@ -503,16 +503,24 @@ struct Claim<'a> {
 
 impl Claim<'_> {
     fn end(self, answer: Result<String, ErrorReport>) -> Result<String, ErrorReport> {
-        self.going.end(answer.clone());
+        self.settle(answer.clone());
         answer
+    }
+
+    /// The target is free before anybody hears of the end: who hears may begin the next run there.
+    fn settle(&self, answer: Result<String, ErrorReport>) {
+        locked(&self.desk.running).remove(self.target);
+        self.going.end(answer);
     }
 }
 
 impl Drop for Claim<'_> {
+    /// Whoever follows a run whose thread has panicked must not wait for ever.
     fn drop(&mut self) {
-        locked(&self.desk.running).remove(self.target);
-        // Whoever follows a run whose thread has panicked must not wait for ever.
-        self.going.end_if_open();
+        if !self.going.has_ended() {
+            let hint = "this is a fault of the program: report it with what you did last";
+            self.settle(Err(error::report("panicked", "the run ended unexpectedly", hint)));
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A run that goes on: what it has told so far is kept, so that whoever comes later (a page that was loaded again, a second
 //! one) sees all of it.
 
-use crate::{Cancel, ErrorReport, News, error};
+use crate::{Cancel, ErrorReport, News};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 #[derive(Default)]
@@ -29,12 +29,8 @@ impl Going {
         self.more.notify_all();
     }
 
-    /// Ends it with an error, unless it has ended.
-    pub(crate) fn end_if_open(&self) {
-        if self.locked().outcome.is_none() {
-            let hint = "this is a fault of the program: report it with what you did last";
-            self.end(Err(error::report("panicked", "the run ended unexpectedly", hint)));
-        }
+    pub(crate) fn has_ended(&self) -> bool {
+        self.locked().outcome.is_some()
     }
 
     pub(crate) fn end(&self, outcome: Result<String, ErrorReport>) {
