@@ -3,6 +3,7 @@
 mod ask;
 mod commands;
 mod menu;
+mod web_view;
 
 use api::Desk;
 use clap::Parser;
@@ -46,6 +47,12 @@ pub fn run() -> ExitCode {
         .plugin(tauri_plugin_dialog::init())
         .plugin(tauri_plugin_notification::init())
         .manage(desk)
+        .setup(|app| {
+            if let Some(window) = app.get_webview_window(WINDOW) {
+                web_view::set_up(&window)?;
+            }
+            Ok(())
+        })
         .on_menu_event(|app, event| menu::pass_on(app, &event))
         .invoke_handler(tauri::generate_handler![
             commands::call,
@@ -73,6 +80,9 @@ fn again(app: &AppHandle, arguments: &[String], folder: &str) {
     let _ = window.set_focus();
     let named = Arguments::try_parse_from(arguments).ok().and_then(|arguments| arguments.workspace);
     if let Some(workspace) = named {
-        let _ = app.emit(OPEN, Path::new(folder).join(workspace));
+        let workspace = Path::new(folder).join(workspace);
+        // A page that does not listen yet will ask.
+        app.state::<Arc<Desk>>().open_next(workspace.clone());
+        let _ = app.emit(OPEN, workspace);
     }
 }

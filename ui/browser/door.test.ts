@@ -44,7 +44,12 @@ test("only pages of this server, addressed by this machine's name, are answered"
   expect(session.status, "none of the attempts has used the token up").toBe(200);
   const { key } = JSON.parse(session.text) as { key: string };
   const answer = await ask("/call", start, { host, origin, authorization: `Bearer ${key}` });
-  expect(JSON.parse(answer.text)).toHaveProperty("answer.version");
+  expect(JSON.parse(answer.text)).toHaveProperty("version");
+  const told = { feed: "page", number: 1, call: start };
+  expect((await ask("/feed", { feed: "page" }, { host, origin })).status, "no key").toBe(403);
+  expect((await ask("/told", told, { host, origin })).status, "no key").toBe(403);
+  const unheard = await ask("/told", told, { host, origin, authorization: `Bearer ${key}` });
+  expect(unheard.status, "nobody listens").toBe(403);
   expect((await ask("/session", { token }, { host, origin })).status, "a token opens one page").toBe(403);
   const nonsense = await ask("/call", { call: "format-disk" }, { host, origin, authorization: `Bearer ${key}` });
   expect(nonsense.status).toBe(422);

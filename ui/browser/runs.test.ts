@@ -79,22 +79,76 @@ test(
   2 * RUN,
 );
 
+/** Asks for another run while one goes on. */
+async function queue(page: Page, samples: number): Promise<void> {
+  await page.click("[data-another] summary");
+  await settings(page, samples);
+  await page.click("#start:enabled");
+  await page.waitForSelector("[data-queue] li", { timeout: RUN });
+}
+
+const files = (page: Page, n: number) =>
+  page.waitForFunction((n) => document.querySelectorAll("[data-file]").length === n, n, { timeout: RUN });
+
 test(
-  "a run that is asked for while another goes on waits, and begins when that one has finished",
+  "a run that is asked for while another goes on waits, and begins when that one has finished, also when nobody looks",
   async () => {
     desk = await Desk.open(workspace(demoPack));
     const page = await desk.page();
     await begin(page, SAMPLES);
-    await page.click("[data-another] summary");
-    await settings(page, 2);
-    await page.click("#start:enabled");
-    await page.waitForSelector("[data-queue] li", { timeout: RUN });
+    await queue(page, 2);
     await picture(page, "run-queued");
     await accessible(page, "queued run");
+    await page.reload();
+    await go(page, "run");
+    expect(await page.locator("[data-queue] li").count()).toBe(1);
+    await page.goto("about:blank");
+    const other = await desk.page();
+    await go(other, "evidence");
+    await files(other, 2);
+    await go(other, "run");
+    await other.waitForSelector("#start");
+    expect(await other.locator("[data-queue]").count()).toBe(0);
+  },
+  2 * RUN,
+);
+
+test(
+  "what waits begins in the page that watches, in its turn",
+  async () => {
+    desk = await Desk.open(workspace(demoPack));
+    const page = await desk.page();
+    await begin(page, SAMPLES / 2);
+    await queue(page, SAMPLES);
     await page.waitForSelector("[data-queue]", { state: "detached", timeout: RUN });
+    await page.waitForFunction(() => document.querySelector("[role=status]")?.textContent?.includes("of 600 trials"));
     await finished(page);
     await go(page, "evidence");
-    await page.waitForFunction(() => document.querySelectorAll("[data-file]").length === 2);
+    await files(page, 2);
+  },
+  2 * RUN,
+);
+
+test(
+  "pages show the same run, and how another one has ended it; many of them are no hindrance",
+  async () => {
+    desk = await Desk.open(workspace(demoPack));
+    const first = await desk.page();
+    const tabs: Page[] = [];
+    // As tabs of one browser: they share its connections to the program.
+    for (let tab = 0; tab < 4; tab++) {
+      const page = await first.context().newPage();
+      await page.goto(await desk.address());
+      tabs.push(page);
+    }
+    await begin(first, 4 * SAMPLES);
+    for (const page of tabs) {
+      await page.reload();
+      await go(page, "run");
+      await phase(page, "running");
+    }
+    await first.click("#pause");
+    for (const page of [first, ...tabs]) await phase(page, "paused");
   },
   2 * RUN,
 );

@@ -9,12 +9,13 @@ use std::time::SystemTime;
 
 /// Debian and Ubuntu packages that building the window needs.
 const TO_BUILD: [&str; 3] = ["build-essential", "pkg-config", "libwebkit2gtk-4.1-dev"];
-/// Packages that the tests need besides: a display, a session bus, a driver for the web view, a browser, `pgrep`, fonts for screenshots; the servers that
+/// Packages that the tests need besides: a display, a session bus, a driver for the web view, a pointer, a browser, `pgrep`, fonts for screenshots; the servers that
 /// runs elsewhere are tested with, and clocks that are wrong.
-const TO_TEST: [&str; 11] = [
+const TO_TEST: [&str; 12] = [
     "xvfb",
     "dbus",
     "webkit2gtk-driver",
+    "xdotool",
     "chromium",
     "procps",
     "fonts-dejavu-core",

@@ -5,7 +5,7 @@
 
 use crate::evidence_view::{baseline_first, comparison, detail, grid_view, judge, looked_row, whole};
 use crate::export::render_audits;
-use crate::going::Going;
+use crate::going::{Going, Runs};
 use crate::prompts_view::prompt;
 use crate::{
     Begin, Cancel, EngineProgram, ErrorReport, EvidenceList, Export, HostKey, Machine, PreflightReport,
@@ -100,7 +100,8 @@ pub enum Call {
         /// The settings.
         spec: RunSpec,
     },
-    /// Runs to the end, one run at a time on each target; [`RunEvent`](crate::RunEvent)s are news: the evidence files.
+    /// Runs to the end, one run at a time on each target; [`RunEvent`](crate::RunEvent)s are news: the evidence files. Null when
+    /// another run goes on there: it begins once that one has finished, after those that wait already.
     Run {
         /// The settings.
         spec: RunSpec,
@@ -113,25 +114,10 @@ pub enum Call {
         /// Whether trials that earlier runs have finished are taken over.
         reuse: bool,
     },
-    /// Enters a run into the journal, to be begun later with `ContinueRun`: its id.
-    QueueRun {
-        /// The settings.
-        spec: RunSpec,
-        /// Where.
-        target: Target,
-        /// Folder for the evidence.
-        out: PathBuf,
-        /// Failing checks that the user decided to run in spite of.
-        overridden: Vec<OverriddenCheck>,
-    },
     /// Goes on with a run that has not ended, as `Run` does.
     ContinueRun {
         /// The run.
         id: String,
-        /// Where it happens.
-        target: Target,
-        /// Whether trials that other runs have finished are taken over.
-        reuse: bool,
     },
     /// Stops the run that is going on there.
     CancelRun {
@@ -155,7 +141,7 @@ pub enum Call {
         /// The settings.
         spec: RunSpec,
         /// Where.
-        target: Target,
+        targets: Vec<Target>,
     },
     /// Runs that have not ended and that nobody works on: [`JournalledRun`](crate::JournalledRun)s.
     UnfinishedRuns,
@@ -262,7 +248,7 @@ pub enum Call {
 /// What the program was started with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
 pub struct Start {
-    /// The workspace named on the command line.
+    /// The workspace named on the command line, or since then by another start.
     pub workspace: Option<PathBuf>,
     /// Version of the program.
     pub version: &'static str,
@@ -274,9 +260,8 @@ pub type News<'a> = &'a (dyn Fn(String) -> bool + Sync);
 /// Answers calls, and keeps what lies between them.
 #[derive(Default)]
 pub struct Desk {
-    workspace: Option<PathBuf>,
-    /// The run that is going on on a target.
-    running: Mutex<BTreeMap<Target, Arc<Going>>>,
+    workspace: Mutex<Option<PathBuf>>,
+    runs: Arc<Runs>,
     /// Counts requests to watch a folder, and the newest of each page: the one that goes on.
     watches: AtomicU64,
     watched: Mutex<BTreeMap<String, u64>>,
@@ -293,7 +278,12 @@ pub struct Desk {
 impl Desk {
     /// A desk with the workspace that was named on the command line.
     pub fn new(workspace: Option<PathBuf>) -> Self {
-        Self { workspace, ..Self::default() }
+        Self { workspace: Mutex::new(workspace), ..Self::default() }
+    }
+
+    /// A page that begins from now on opens this workspace.
+    pub fn open_next(&self, workspace: PathBuf) {
+        *locked(&self.workspace) = Some(workspace);
     }
 
     /// Answers a call with JSON, in the reader's language. Blocks until it is answered; calls may come from several threads.
@@ -303,7 +293,7 @@ impl Desk {
 
     fn said(&self, call: Call, language: Language, news: News) -> Result<String, ErrorReport> {
         match call {
-            Call::Start => json(&Start { workspace: self.workspace.clone(), version: crate::VERSION }),
+            Call::Start => json(&Start { workspace: locked(&self.workspace).clone(), version: crate::VERSION }),
             Call::OpenWorkspace { folder } => json(&crate::open_workspace(&folder)?),
             Call::DemoWorkspace => json(&crate::demo_workspace(&data_folder()?)?),
             Call::Watch { page, folder } => json(&self.watch(&page, &folder, news)?),
@@ -331,43 +321,21 @@ impl Desk {
             Call::CheckSpec { spec } => json(&spec.check().map_err(RunError::from)?),
             Call::Run { spec, target, out, overridden, reuse } => {
                 let begin = if reuse { Begin::Reuse } else { Begin::Anew };
-                let (program, data) = (program()?, data_folder()?);
-                let overridden = self.in_english(overridden);
-                let run = |cancel| {
-                    Ok(Run {
-                        spec,
-                        target: target.clone(),
-                        out,
-                        program,
-                        data,
-                        begin,
-                        shard: None,
-                        cancel,
-                        overridden,
-                    })
-                };
-                self.run(&target, run, news)
-            }
-            Call::QueueRun { spec, target, out, overridden } => {
                 let (program, data, cancel) = (program()?, data_folder()?, Cancel::default());
-                let begin = Begin::Anew;
                 let overridden = self.in_english(overridden);
                 let run = Run { spec, target, out, program, data, begin, shard: None, cancel, overridden };
-                json(&run.queue()?)
+                follow(self.runs.begin(run, language)?, news)
             }
-            Call::ContinueRun { id, target, reuse } => {
-                let (program, data) = (program()?, data_folder()?);
-                self.run(&target, |cancel| Run::resume(&data, &id, reuse, program, cancel), news)
+            Call::ContinueRun { id } => {
+                let run = Run::resume(&data_folder()?, &id, program()?)?;
+                follow(self.runs.begin(run, language)?, news)
             }
-            Call::CancelRun { target } => json(&self.going(&target).map(|going| going.cancel.cancel())),
-            Call::PauseRun { target } => json(&self.going(&target).map(|going| going.cancel.pause())),
-            Call::GoingRuns => json(&locked(&self.running).keys().collect::<Vec<_>>()),
-            Call::FollowRun { target } => {
-                let followed = self.going(&target).and_then(|going| going.follow(news));
-                followed.unwrap_or_else(|| json(&()))
-            }
-            Call::Forecast { spec, target } => {
-                json(&crate::forecast(&data_folder()?, &program()?, &spec, &target)?)
+            Call::CancelRun { target } => json(&self.runs.going(&target).map(|going| going.cancel.cancel())),
+            Call::PauseRun { target } => json(&self.runs.going(&target).map(|going| going.cancel.pause())),
+            Call::GoingRuns => json(&self.runs.targets()),
+            Call::FollowRun { target } => follow(self.runs.going(&target), news),
+            Call::Forecast { spec, targets } => {
+                json(&crate::forecast(&data_folder()?, &program()?, &spec, &targets)?)
             }
             Call::UnfinishedRuns => json(&crate::unfinished_runs(&data_folder()?)?),
             Call::DiscardRun { id } => json(&crate::discard_run(&data_folder()?, &id)?),
@@ -428,39 +396,6 @@ impl Desk {
         crate::preflight_digests(pack, &mut go_on)
     }
 
-    fn run(
-        &self,
-        target: &Target,
-        run: impl FnOnce(Cancel) -> Result<Run, RunError>,
-        news: News,
-    ) -> Result<String, ErrorReport> {
-        let claim = self.claim(target)?;
-        let tell = |event| {
-            if let Ok(line) = json(&event) {
-                claim.going.tell(line.clone());
-                // Evidence is worth its time also when nobody listens any more.
-                news(line);
-            }
-        };
-        let outcome = run(claim.going.cancel.clone()).and_then(|run| run.execute(tell));
-        claim.end(outcome.map_err(ErrorReport::from).and_then(|paths| json(&paths)))
-    }
-
-    fn claim<'a>(&'a self, target: &'a Target) -> Result<Claim<'a>, ErrorReport> {
-        let mut running = locked(&self.running);
-        if running.contains_key(target) {
-            let message = format!("a run is going on on {target}");
-            return Err(error::report("busy", message, "wait for it, or cancel it"));
-        }
-        let going = Arc::new(Going::default());
-        running.insert(target.clone(), Arc::clone(&going));
-        Ok(Claim { desk: self, target, going })
-    }
-
-    fn going(&self, target: &Target) -> Option<Arc<Going>> {
-        locked(&self.running).get(target).cloned()
-    }
-
     /// The list, reading only what has changed since the last one.
     fn list(&self, paths: &[PathBuf]) -> EvidenceList {
         let places = evidence::find(paths);
@@ -494,36 +429,6 @@ impl Desk {
     }
 }
 
-/// A target that a run has to itself, until it ends, however it ends.
-struct Claim<'a> {
-    desk: &'a Desk,
-    target: &'a Target,
-    going: Arc<Going>,
-}
-
-impl Claim<'_> {
-    fn end(self, answer: Result<String, ErrorReport>) -> Result<String, ErrorReport> {
-        self.settle(answer.clone());
-        answer
-    }
-
-    /// The target is free before anybody hears of the end: who hears may begin the next run there.
-    fn settle(&self, answer: Result<String, ErrorReport>) {
-        locked(&self.desk.running).remove(self.target);
-        self.going.end(answer);
-    }
-}
-
-impl Drop for Claim<'_> {
-    /// Whoever follows a run whose thread has panicked must not wait for ever.
-    fn drop(&mut self) {
-        if !self.going.has_ended() {
-            let hint = "this is a fault of the program: report it with what you did last";
-            self.settle(Err(error::report("panicked", "the run ended unexpectedly", hint)));
-        }
-    }
-}
-
 fn only(audits: Vec<Audit>, path: &Path) -> Result<Audit, ErrorReport> {
     let found = audits.into_iter().find(|audit| audit.path == path);
     found.ok_or_else(|| {
@@ -535,15 +440,20 @@ fn program() -> Result<EngineProgram, ErrorReport> {
     crate::program_beside()
 }
 
+/// Tells what a run tells, to its end; null when none is going on, or nobody listens any more.
+fn follow(going: Option<Arc<Going>>, news: News) -> Result<String, ErrorReport> {
+    going.and_then(|going| going.follow(news)).unwrap_or_else(|| json(&()))
+}
+
 fn told(news: News, what: &impl Serialize) -> bool {
     json(what).is_ok_and(news)
 }
 
-fn json(answer: &impl Serialize) -> Result<String, ErrorReport> {
+pub(crate) fn json(answer: &impl Serialize) -> Result<String, ErrorReport> {
     let fault = "this is a fault of the program: report it with what you did last";
     serde_json::to_string(answer).map_err(|e| error::report("answer", e, fault))
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,110 @@
-//! A run that goes on: what it has told so far is kept, so that whoever comes later (a page that was loaded again, a second
-//! one) sees all of it.
+//! Runs that go on, one at a time on each target, and what waits there after them.
+//!
+//! A run does not depend on who listens. What it has told so far is kept, so that whoever comes later (a page that was loaded
+//! again, a second one) sees all of it.
 
-use crate::{Cancel, ErrorReport, News};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use crate::desk::{json, locked};
+use crate::{Cancel, ErrorReport, News, Run, RunError, Target, error};
+use evidence::{Language, spoken};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
 
+/// The run that is going on on each target.
+#[derive(Default)]
+pub(crate) struct Runs(Mutex<BTreeMap<Target, Arc<Going>>>);
+
+impl Runs {
+    /// Where runs are going on.
+    pub(crate) fn targets(&self) -> Vec<Target> {
+        locked(&self.0).keys().cloned().collect()
+    }
+
+    /// The run that is going on there.
+    pub(crate) fn going(&self, target: &Target) -> Option<Arc<Going>> {
+        locked(&self.0).get(target).cloned()
+    }
+
+    /// Begins a run on a thread of its own; what it tells is said in a language. None when another one goes on on its target:
+    /// it waits in the journal then, and begins once that one has finished.
+    pub(crate) fn begin(self: &Arc<Self>, run: Run, language: Language) -> Result<Option<Arc<Going>>, RunError> {
+        let mut taken = locked(&self.0);
+        if taken.contains_key(&run.target) {
+            run.queue()?;
+            return Ok(None);
+        }
+        let claim = self.claim(&mut taken, run, language);
+        drop(taken);
+        let going = Arc::clone(&claim.going);
+        // A thread that cannot be had drops the claim, and that tells whoever follows.
+        drop(thread::Builder::new().name("run".into()).spawn(move || claim.carry_through()));
+        Ok(Some(going))
+    }
+
+    fn claim(
+        self: &Arc<Self>,
+        taken: &mut BTreeMap<Target, Arc<Going>>,
+        run: Run,
+        language: Language,
+    ) -> Claim {
+        let going = Arc::new(Going { cancel: run.cancel.clone(), ..Going::default() });
+        taken.insert(run.target.clone(), Arc::clone(&going));
+        Claim { runs: Arc::clone(self), run, going, language }
+    }
+}
+
+/// A run that has its target to itself, until it ends, however it ends.
+struct Claim {
+    runs: Arc<Runs>,
+    run: Run,
+    going: Arc<Going>,
+    language: Language,
+}
+
+impl Claim {
+    /// Carries the run through, then what waits for its target.
+    fn carry_through(self) {
+        let mut claim = Some(self);
+        while let Some(current) = claim {
+            let outcome = spoken(current.language, || current.execute());
+            claim = current.end(outcome);
+        }
+    }
+
+    fn execute(&self) -> Result<String, ErrorReport> {
+        let tell = |event| {
+            if let Ok(line) = json(&event) {
+                self.going.tell(line);
+            }
+        };
+        json(&self.run.execute(tell)?)
+    }
+
+    /// The target is free, or has its next run, before anybody hears of the end: who hears may look for it.
+    fn end(&self, outcome: Result<String, ErrorReport>) -> Option<Self> {
+        let mut taken = locked(&self.runs.0);
+        // After anything else than success somebody should look first. What the journal does not give waits on.
+        let next = outcome.is_ok().then(|| self.run.next_in_queue().ok().flatten()).flatten();
+        taken.remove(&self.run.target);
+        let claim = next.map(|run| self.runs.claim(&mut taken, run, self.language));
+        drop(taken);
+        self.going.end(outcome);
+        claim
+    }
+}
+
+impl Drop for Claim {
+    /// Whoever follows a run whose thread has panicked must not wait for ever.
+    fn drop(&mut self) {
+        if !self.going.has_ended() {
+            let hint = "this is a fault of the program: report it with what you did last";
+            // Of a failure comes no next run.
+            drop(self.end(Err(error::report("panicked", "the run ended unexpectedly", hint))));
+        }
+    }
+}
+
+/// A run that goes on.
 #[derive(Default)]
 pub(crate) struct Going {
     pub(crate) cancel: Cancel,
@@ -20,21 +121,17 @@ struct Told {
 }
 
 impl Going {
-    fn locked(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn tell(&self, line: String) {
-        self.locked().lines.push(line);
+    fn tell(&self, line: String) {
+        locked(&self.told).lines.push(line);
         self.more.notify_all();
     }
 
-    pub(crate) fn has_ended(&self) -> bool {
-        self.locked().outcome.is_some()
+    fn has_ended(&self) -> bool {
+        locked(&self.told).outcome.is_some()
     }
 
-    pub(crate) fn end(&self, outcome: Result<String, ErrorReport>) {
-        self.locked().outcome = Some(outcome);
+    fn end(&self, outcome: Result<String, ErrorReport>) {
+        locked(&self.told).outcome = Some(outcome);
         self.more.notify_all();
     }
 
@@ -42,7 +139,7 @@ impl Going {
     /// more: that ends the telling, not the run.
     pub(crate) fn follow(&self, news: News) -> Option<Result<String, ErrorReport>> {
         let mut next = 0;
-        let mut told = self.locked();
+        let mut told = locked(&self.told);
         loop {
             if let Some(line) = told.lines.get(next).cloned() {
                 next += 1;
@@ -50,7 +147,7 @@ impl Going {
                 if !news(line) {
                     return None;
                 }
-                told = self.locked();
+                told = locked(&self.told);
             } else if let Some(outcome) = &told.outcome {
                 return Some(outcome.clone());
             } else {

@@ -35,7 +35,7 @@ pub use evidence_view::{
     gate, gate_junit, load, unreadable,
 };
 pub use export::{Content, Export, Rendered, ReportFormat, export, render, save};
-pub use forecast::{ForecastView, MemoryForecast, forecast};
+pub use forecast::{ForecastView, MemoryForecast, TargetTime, forecast};
 pub use pairs::{PairView, pairs};
 pub use preflight_view::{
     PreflightReport, PreflightRequest, preflight, preflight_check, preflight_digests, preflight_fix,

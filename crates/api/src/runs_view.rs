@@ -36,7 +36,7 @@ pub fn resume_or_reuse(
     target: &Target,
     shard: Option<Shard>,
 ) -> Result<Begin, ErrorReport> {
-    let going_on = |run| Begin::Continue { run, reuse: false };
+    let going_on = |run| Begin::Continue { run };
     Ok(runs::unfinished(data, spec, target, shard)?.map_or(Begin::Reuse, going_on))
 }
 

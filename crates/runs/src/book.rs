@@ -164,7 +164,7 @@ impl<'a> Book<'a> {
         }
         let mut of_sample = self.rungs[at].trials.iter().filter(|planned| planned.sample == sample);
         if of_sample.all(|planned| self.has(planned.id())) {
-            self.cancel.cancel();
+            self.cancel.rest();
         }
     }
 

@@ -102,6 +102,9 @@ pub enum RunError {
     /// The user cancelled.
     #[error("cancelled; what was finished is kept")]
     Cancelled,
+    /// The user wanted it to stop after a sample.
+    #[error("paused after a sample; nothing that was begun is lost")]
+    Paused,
 }
 
 impl From<RunError> for ErrorReport {
@@ -146,6 +149,7 @@ impl From<&RunError> for ErrorReport {
                 "copy the pack into one of the packs folders there; packs do not travel by themselves",
             ),
             RunError::Shards { .. } => ("shards", "give every shard of one run, each once"),
+            RunError::Paused => ("paused", "continue the run with --resume when it suits you"),
             RunError::Cancelled => ("cancelled", "continue the run with --resume when it suits you"),
         };
         Self { code: code.into(), message: error.to_string(), hint: hint.into() }

@@ -20,7 +20,7 @@ const SAME_LENGTH: f64 = 0.25;
 pub struct TimeForecast {
     /// Seconds of all trials, one after the other; loading the pack comes on top.
     pub seconds: f64,
-    /// Finished trials that it rests on: of the pack in that folder, with this library, device and loop, on this target.
+    /// Finished trials that it rests on: of the pack that was loaded from that folder last, with this library, device and loop, on this target.
     pub measured: usize,
     /// Rungs of which no trial was ever finished: their time is that of the nearest length, times the ratio of the lengths.
     pub scaled: Vec<u32>,
@@ -54,10 +54,16 @@ fn paces(journal: &Journal, spec: &RunSpec, target: &Target) -> Result<Vec<Pace>
             && (of.backend, of.device, of.decode) == (spec.backend, spec.device, spec.decode)
             && of.pack == pack
     };
-    let mut paces = Vec::new();
+    let (mut paces, mut latest) = (Vec::new(), None);
     for run in journal.runs()?.iter().filter(|run| run.done > 0 && alike(run)).take(RUNS) {
+        let packs: Vec<String> =
+            journal.answerers(&run.id)?.into_iter().map(|answerer| answerer.pack.digest).collect();
+        // The pack may have been another one before; what lies in the folder now was most likely loaded last.
+        let latest: &Option<String> = latest.get_or_insert_with(|| packs.last().cloned());
         // What was taken over from another run counts there.
-        let own = journal.finished(&run.id)?.into_values().filter(|finished| finished.origin == run.id);
+        let own = journal.finished(&run.id)?.into_values().filter(|finished| {
+            finished.origin == run.id && packs.get(finished.worker) == latest.as_ref()
+        });
         paces.extend(own.map(|finished| Pace {
             arm: finished.result.arm,
             prompt_tokens: finished.result.prompt_tokens,

@@ -20,7 +20,7 @@ use ts_rs::TS;
 
 const FILE: &str = "journal.sqlite";
 /// Layout of the tables.
-const LAYOUT: i64 = 1;
+const LAYOUT: i64 = 2;
 /// How long another process may hold the journal.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Commits are forced to the disk this often: forcing each would cost more than a short trial.
@@ -43,7 +43,8 @@ create table run (
   error text,
   followed integer not null default 0,
   stop integer not null default 0,
-  ordered text
+  ordered text,
+  reuse integer not null default 0
 ) strict;
 create table worker (
   run text not null references run(id) on delete cascade,
@@ -81,6 +82,9 @@ create table machine (
   settings text not null
 ) strict, without rowid;
 ";
+
+/// From layout 1 to layout 2.
+const FROM_1: &str = "alter table run add column reuse integer not null default 0;";
 
 /// The journal could not be used. What was committed before is safe.
 #[derive(Debug, thiserror::Error)]
@@ -133,6 +137,8 @@ impl JournalError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunState {
+    /// Waiting until its target is free.
+    Queued,
     /// Going on, or its process died.
     Open,
     /// Cancelled by the user.
@@ -161,6 +167,8 @@ pub struct JournalledRun {
     pub overridden: Vec<OverriddenCheck>,
     /// The part of it that is run here; null for all.
     pub shard: Option<Shard>,
+    /// Whether trials that other runs have finished are taken over.
+    pub reuse: bool,
     /// How it stands.
     pub state: RunState,
     /// Why it ended early.
@@ -191,12 +199,16 @@ pub(crate) struct Entry<'a> {
     pub out: &'a Path,
     pub overridden: &'a [OverriddenCheck],
     pub shard: Option<Shard>,
+    /// Whether trials that other runs have finished are taken over.
+    pub reuse: bool,
+    pub state: RunState,
 }
 
 impl<'a> Entry<'a> {
     /// A run elsewhere, of which trials are answered here.
     pub(crate) fn for_another(id: &'a str, spec: &'a RunSpec) -> Self {
-        Self { id, target: &Target::Local, spec, out: Path::new(""), overridden: &[], shard: None }
+        let (target, out, state) = (&Target::Local, Path::new(""), RunState::Open);
+        Self { id, target, spec, out, overridden: &[], shard: None, reuse: false, state }
     }
 }
 
@@ -271,14 +283,18 @@ impl Journal {
             // Two processes may open the first journal at once.
             db.execute_batch("begin immediate")?;
             let layout: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
-            if layout == 0 {
-                db.execute_batch(TABLES)?;
+            match layout {
+                0 => db.execute_batch(TABLES)?,
+                1 => db.execute_batch(FROM_1)?,
+                _ => {}
+            }
+            if layout < LAYOUT {
                 db.pragma_update(None, "user_version", LAYOUT)?;
             }
             db.execute_batch("commit")?;
             Ok(layout)
         })())?;
-        if layout != 0 && layout != LAYOUT {
+        if layout > LAYOUT {
             return Err(JournalError::Layout { path: self.path.clone(), found: layout });
         }
         Ok(())
@@ -336,8 +352,8 @@ impl Journal {
     pub(crate) fn begin(&self, run: &Entry, order: Option<&Order>) -> Answer<()> {
         let text = |value: serde_json::Value| value.to_string();
         self.change(
-            "insert into run (id, created, target, spec, out, overridden, shard, state, ordered)
-             values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+            "insert into run (id, created, target, spec, out, overridden, shard, state, ordered, reuse)
+             values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
              on conflict (id) do update set spec = excluded.spec, ordered = excluded.ordered",
             params![
                 run.id,
@@ -347,8 +363,9 @@ impl Journal {
                 run.out.to_string_lossy(),
                 text(serde_json::json!(run.overridden)),
                 run.shard.map(|shard| shard.to_string()),
-                word(RunState::Open),
+                word(run.state),
                 order.map(|order| text(serde_json::json!(order))),
+                run.reuse,
             ],
         )?;
         Ok(())
@@ -368,15 +385,16 @@ impl Journal {
     fn runs_where(&self, clause: &str, parameters: impl rusqlite::Params) -> Answer<Vec<JournalledRun>> {
         let query = format!(
             "select id, created, target, spec, out, overridden, shard, state, error,
-                    (select count(*) from trial where trial.run = run.id) from run {clause}"
+                    (select count(*) from trial where trial.run = run.id), reuse from run {clause}"
         );
         let columns = |row: &Row| {
             let texts =
                 (0..8).map(|i| row.get::<_, Option<String>>(i)).collect::<rusqlite::Result<Vec<_>>>()?;
-            Ok((texts, row.get::<_, Option<String>>(8)?, row.get::<_, i64>(9)?))
+            Ok((texts, row.get::<_, Option<String>>(8)?, row.get::<_, i64>(9)?, row.get(10)?))
         };
         let rows = self.rows(&query, parameters, columns)?;
-        rows.into_iter().map(|(texts, error, done)| self.journalled(texts, error, done)).collect()
+        let run = |(texts, error, done, reuse)| self.journalled(texts, error, done, reuse);
+        rows.into_iter().map(run).collect()
     }
 
     fn journalled(
@@ -384,6 +402,7 @@ impl Journal {
         texts: Vec<Option<String>>,
         error: Option<String>,
         done: i64,
+        reuse: bool,
     ) -> Answer<JournalledRun> {
         let text = |i: usize| texts[i].as_deref().unwrap_or_default();
         let quoted = |text: &str| serde_json::json!(text).to_string();
@@ -402,6 +421,7 @@ impl Journal {
             error: error.map(|error| self.read(&error)).transpose()?,
             done: usize::try_from(done).unwrap_or(0),
             trials: spec.arms.len() * spec.ladder.len() * samples,
+            reuse,
             alive: self.is_alive(text(0)),
             id: text(0).to_owned(),
             spec,
@@ -707,6 +727,7 @@ impl Journal {
 
 fn word(state: RunState) -> &'static str {
     match state {
+        RunState::Queued => "queued",
         RunState::Open => "open",
         RunState::Stopped => "stopped",
         RunState::Failed => "failed",

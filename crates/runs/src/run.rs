@@ -25,6 +25,7 @@ pub struct Cancel(Arc<Flags>);
 struct Flags {
     now: AtomicBool,
     after_sample: AtomicBool,
+    rested: AtomicBool,
 }
 
 impl Cancel {
@@ -34,6 +35,7 @@ impl Cancel {
     }
 
     /// Asks the run to stop once the sample that is going on has been answered by every arm: nothing that was begun is lost.
+    /// It ends with [`RunError::Paused`].
     pub fn pause(&self) {
         self.0.after_sample.store(true, Ordering::Relaxed);
     }
@@ -45,6 +47,16 @@ impl Cancel {
     pub(crate) fn is_pausing(&self) -> bool {
         self.0.after_sample.load(Ordering::Relaxed)
     }
+
+    /// Stops the run that was to pause: the sample in hand is done.
+    pub(crate) fn rest(&self) {
+        self.0.rested.store(true, Ordering::Relaxed);
+        self.cancel();
+    }
+
+    fn has_rested(&self) -> bool {
+        self.0.rested.load(Ordering::Relaxed)
+    }
 }
 
 /// How a run begins.
@@ -54,12 +66,11 @@ pub enum Begin {
     Anew,
     /// Trials that earlier runs have finished are taken over; the evidence names those runs.
     Reuse,
-    /// A run that is in the journal goes on where it stopped, or begins if it was only entered.
+    /// A run that is in the journal goes on where it stopped, or begins if it was only entered; what other runs have finished
+    /// is taken over if that was asked for when it was entered.
     Continue {
         /// Its id.
         run: String,
-        /// Whether trials that other runs have finished are taken over.
-        reuse: bool,
     },
 }
 
@@ -88,16 +99,21 @@ pub struct Run {
 
 impl Run {
     /// The run of that id, to be continued as it was started.
-    pub fn resume(
-        data: &Path,
-        id: &str,
-        reuse: bool,
-        program: EngineProgram,
-        cancel: Cancel,
-    ) -> Result<Self, RunError> {
-        let JournalledRun { id, target, spec, out, overridden, shard, .. } = Journal::open(data)?.run(id)?;
-        let begin = Begin::Continue { run: id, reuse };
-        Ok(Self { spec, target, out, program, data: data.to_owned(), begin, shard, cancel, overridden })
+    pub fn resume(data: &Path, id: &str, program: EngineProgram) -> Result<Self, RunError> {
+        Ok(Self::journalled(data, Journal::open(data)?.run(id)?, program))
+    }
+
+    fn journalled(data: &Path, run: JournalledRun, program: EngineProgram) -> Self {
+        let JournalledRun { id, target, spec, out, overridden, shard, .. } = run;
+        let (begin, cancel) = (Begin::Continue { run: id }, Cancel::default());
+        Self { spec, target, out, program, data: data.to_owned(), begin, shard, cancel, overridden }
+    }
+
+    /// The run that has waited longest for the same target; none if nothing waits there.
+    pub fn next_in_queue(&self) -> Result<Option<Self>, RunError> {
+        let mut runs = Journal::open(&self.data)?.runs()?;
+        runs.retain(|run| run.state == RunState::Queued && run.target == self.target && !run.alive);
+        Ok(runs.pop().map(|run| Self::journalled(&self.data, run, self.program.clone())))
     }
 
     /// Runs to the end and returns the evidence files: one a rung, and with mixtures its sweep. Reports to `watch` on the
@@ -106,10 +122,13 @@ impl Run {
         let spec = self.checked_spec()?;
         let journal = Journal::open(&self.data)?;
         let (id, _owned) = self.enter(&journal, &spec)?;
-        let outcome = self.carry_through(&journal, &id, &spec, &mut watch);
+        let outcome = match self.carry_through(&journal, &id, &spec, &mut watch) {
+            Err(RunError::Cancelled) if self.cancel.has_rested() => Err(RunError::Paused),
+            outcome => outcome,
+        };
         let (state, error) = match &outcome {
             Ok(_) => (RunState::Done, None),
-            Err(RunError::Cancelled) => (RunState::Stopped, None),
+            Err(RunError::Cancelled | RunError::Paused) => (RunState::Stopped, None),
             Err(error) => (RunState::Failed, Some(ErrorReport::from(error))),
         };
         // The error of the run matters more than that it cannot be noted.
@@ -120,10 +139,15 @@ impl Run {
         Ok(paths)
     }
 
-    /// Enters the run into the journal, to be begun later as one that is continued; its id.
+    /// Notes that the run waits until its target is free, in whatever process; its id. It begins as one that is continued.
     pub fn queue(&self) -> Result<String, RunError> {
+        let journal = Journal::open(&self.data)?;
+        if let Begin::Continue { run } = &self.begin {
+            journal.set_state(run, RunState::Queued, None)?;
+            return Ok(run.clone());
+        }
         let id = new_id();
-        self.note(&Journal::open(&self.data)?, &id, &self.checked_spec()?)?;
+        self.note(&journal, &id, &self.checked_spec()?, RunState::Queued)?;
         Ok(id)
     }
 
@@ -136,7 +160,7 @@ impl Run {
     /// Enters the run into the journal, or finds it there; takes it for this process.
     fn enter(&self, journal: &Journal, spec: &RunSpec) -> Result<(String, Owned), RunError> {
         let known = match &self.begin {
-            Begin::Continue { run, .. } => Some(run.clone()),
+            Begin::Continue { run } => Some(run.clone()),
             Begin::Anew | Begin::Reuse => None,
         };
         let id = known.clone().unwrap_or_else(new_id);
@@ -145,12 +169,12 @@ impl Run {
             journal.run(&id)?;
             journal.set_state(&id, RunState::Open, None)?;
         } else {
-            self.note(journal, &id, spec)?;
+            self.note(journal, &id, spec, RunState::Open)?;
         }
         Ok((id, owned))
     }
 
-    fn note(&self, journal: &Journal, id: &str, spec: &RunSpec) -> Result<(), RunError> {
+    fn note(&self, journal: &Journal, id: &str, spec: &RunSpec, state: RunState) -> Result<(), RunError> {
         let run = Entry {
             id,
             target: &self.target,
@@ -158,12 +182,10 @@ impl Run {
             out: &absolute(&self.out),
             overridden: &self.overridden,
             shard: self.shard,
+            reuse: self.begin == Begin::Reuse,
+            state,
         };
         Ok(journal.begin(&run, None)?)
-    }
-
-    fn takes_over(&self) -> bool {
-        matches!(self.begin, Begin::Reuse | Begin::Continue { reuse: true, .. })
     }
 
     fn carry_through(
@@ -184,7 +206,7 @@ impl Run {
         let opened = target.open(spec, &self.cancel)?;
         let rungs = plan::plan(spec, &opened.build, &opened.pack, self.shard)?;
         let trials: Vec<&Planned> = rungs.iter().flat_map(|rung| &rung.trials).collect();
-        if self.takes_over() {
+        if journal.run(id)?.reuse {
             journal.take_over(id, &trials)?;
         }
         let facts = assemble::Order { run: id, spec, target: &self.target, overridden: &self.overridden };

@@ -6,10 +6,10 @@
 //! no browser sends anywhere.
 
 mod door;
+mod feed;
 mod pages;
 
-use api::{Call, Desk, ErrorReport, Language};
-use axum::body::Body;
+use api::{Call, Desk, ErrorReport, Language, News};
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::header::{ACCEPT_LANGUAGE, CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
@@ -17,13 +17,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router, middleware};
 use door::Door;
+use feed::{Feeds, line};
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc::unbounded_channel;
-use tokio_stream::wrappers::UnboundedReceiverStream;
 
 /// A checklist or a report that is sent back can be long; anything longer is none.
 const LONGEST_CALL: usize = 16 << 20;
@@ -50,6 +49,7 @@ pub enum ServeError {
 struct Server {
     desk: Desk,
     door: Door,
+    feeds: Feeds,
 }
 
 /// Whether the pages are part of this program.
@@ -71,7 +71,7 @@ pub fn serve(
             .map_err(|source| ServeError::Port { port, source })?;
         let address = listener.local_addr()?;
         let door = Door::new(move |token| say(&format!("http://{address}/#{token}")))?;
-        let server = Arc::new(Server { desk: Desk::new(workspace), door });
+        let server = Arc::new(Server { desk: Desk::new(workspace), door, feeds: Feeds::default() });
         Ok(axum::serve(listener, routes(server)).await?)
     })
 }
@@ -80,6 +80,8 @@ fn routes(server: Arc<Server>) -> Router {
     Router::new()
         .route("/session", post(session))
         .route("/call", post(call))
+        .route("/feed", post(feed))
+        .route("/told", post(told))
         .fallback(pages::page)
         .layer(DefaultBodyLimit::max(LONGEST_CALL))
         .layer(middleware::from_fn(door::only_from_here))
@@ -105,27 +107,87 @@ async fn session(State(server): State<Arc<Server>>, Json(Token { token }): Json<
     }
 }
 
-/// Lines of JSON: news while the call is answered, the answer or an error at the end.
+/// The answer to a call, as JSON.
 async fn call(State(server): State<Arc<Server>>, headers: HeaderMap, Json(call): Json<Call>) -> Response {
     if !server.door.knows(&headers) {
-        return refused("this page is not signed in", "open the address that the program printed last");
+        return not_signed_in();
     }
-    let language = headers.get(ACCEPT_LANGUAGE).and_then(|list| list.to_str().ok());
-    let language = language.map_or(Language::En, Language::accepted);
-    let (sender, receiver) = unbounded_channel();
-    tokio::task::spawn_blocking(move || {
-        let line =
-            |kind: &str, json: &str| Ok::<_, std::convert::Infallible>(format!("{{\"{kind}\":{json}}}\n"));
-        let news = |json: String| sender.send(line("news", &json)).is_ok();
-        let last = match server.desk.answer(call, language, &news) {
-            Ok(json) => line("answer", &json),
-            Err(error) => line("error", &serde_json::to_string(&error).unwrap_or_default()),
+    match answer(server, call, reader(&headers), |_| true).await {
+        Ok(json) => ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], json).into_response(),
+        Err(report) => (StatusCode::UNPROCESSABLE_ENTITY, Json(report)).into_response(),
+    }
+}
+
+#[derive(Deserialize)]
+struct Feed {
+    feed: String,
+}
+
+/// Lines of JSON for a page, for as long as it listens: what its calls tell.
+async fn feed(State(server): State<Arc<Server>>, headers: HeaderMap, Json(Feed { feed }): Json<Feed>) -> Response {
+    if !server.door.knows(&headers) {
+        return not_signed_in();
+    }
+    let headers = [(CONTENT_TYPE, "application/x-ndjson"), (CACHE_CONTROL, "no-store")];
+    (headers, server.feeds.open(feed)).into_response()
+}
+
+/// A call that tells news while it is answered.
+#[derive(Deserialize)]
+struct Told {
+    feed: String,
+    number: u64,
+    call: Call,
+}
+
+/// Takes a call; its news and its answer come through the page's feed.
+async fn told(State(server): State<Arc<Server>>, headers: HeaderMap, Json(told): Json<Told>) -> Response {
+    if !server.door.knows(&headers) {
+        return not_signed_in();
+    }
+    let Told { feed, number, call } = told;
+    let Some(sender) = server.feeds.of(&feed) else {
+        return refused("this page has stopped listening", "load the page again");
+    };
+    let language = reader(&headers);
+    tokio::spawn(async move {
+        let news = sender.clone();
+        let news = move |json: String| news.send(line(number, "news", &json)).is_ok();
+        let last = match answer(server, call, language, news).await {
+            Ok(json) => line(number, "answer", &json),
+            Err(report) => line(number, "error", &serde_json::to_string(&report).unwrap_or_default()),
         };
         // The page may be gone.
         drop(sender.send(last));
     });
-    let headers = [(CONTENT_TYPE, "application/x-ndjson"), (CACHE_CONTROL, "no-store")];
-    (headers, Body::from_stream(UnboundedReceiverStream::new(receiver))).into_response()
+    StatusCode::ACCEPTED.into_response()
+}
+
+/// Answers on a thread that may block.
+async fn answer(
+    server: Arc<Server>,
+    call: Call,
+    language: Language,
+    news: impl Fn(String) -> bool + Send + Sync + 'static,
+) -> Result<String, ErrorReport> {
+    let answered = tokio::task::spawn_blocking(move || server.desk.answer(call, language, &news as News));
+    answered.await.unwrap_or_else(|panicked| {
+        Err(ErrorReport {
+            code: "panicked".into(),
+            message: panicked.to_string(),
+            hint: "this is a fault of the program: report it with what you did last".into(),
+        })
+    })
+}
+
+/// The language of whoever reads the page.
+fn reader(headers: &HeaderMap) -> Language {
+    let list = headers.get(ACCEPT_LANGUAGE).and_then(|list| list.to_str().ok());
+    list.map_or(Language::En, Language::accepted)
+}
+
+fn not_signed_in() -> Response {
+    refused("this page is not signed in", "open the address that the program printed last")
 }
 
 fn refused(message: &str, hint: &str) -> Response {

@@ -25,6 +25,12 @@ export interface Current {
   tokens: number;
 }
 
+/** What is called when it has begun, and whenever an evidence file has been written. */
+export interface Steps {
+  started: () => void;
+  written: () => void;
+}
+
 /** Key of a trial, and of an arm on a rung. */
 export const trialKey = (rung: number, arm: string, sample: number) => `${rung}/${arm}/${sample}`;
 export const armKey = (rung: number, arm: string) => `${rung}/${arm}`;
@@ -57,14 +63,13 @@ export class LiveRun {
   /** Where it happens: `local`, `ssh:HOST`, `queue:URL`. */
   readonly target: string;
   readonly #backend: Backend;
-  readonly #onEvidence: () => void;
+  readonly #on: Steps;
   #run = 0;
 
-  /** `onEvidence` is called whenever an evidence file has been written. */
-  constructor(backend: Backend, target: string, onEvidence: () => void) {
+  constructor(backend: Backend, target: string, on: Steps) {
     this.#backend = backend;
     this.target = target;
-    this.#onEvidence = onEvidence;
+    this.#on = on;
   }
 
   get active(): boolean {
@@ -75,9 +80,9 @@ export class LiveRun {
     return this.#follow((onEvent) => this.#backend.run(wish, reuse, onEvent));
   }
 
-  /** Goes on with a run that has not ended, or begins one that was queued. */
-  goOn(id: string, reuse: boolean): Promise<void> {
-    return this.#follow((onEvent) => this.#backend.continueRun(id, this.target, reuse, onEvent));
+  /** Goes on with a run that has not ended, or begins one that waits. */
+  goOn(id: string): Promise<void> {
+    return this.#follow((onEvent) => this.#backend.continueRun(id, onEvent));
   }
 
   /** Shows the run that is going on there already, from its beginning. */
@@ -93,11 +98,11 @@ export class LiveRun {
       // Events of a run that has already ended must not touch the next one.
       const paths = await begin((event) => run === this.#run && this.apply(event));
       this.paths = paths ?? [];
-      // It had ended before it could be followed: how, only its evidence tells.
+      // It waits for another one, or had ended before it could be followed: how, only its evidence tells.
       this.#end(paths === null ? "idle" : "finished");
     } catch (thrown) {
       const error = errorReport(thrown);
-      if (error.code === "cancelled") this.#end(this.pausing && !this.cancelling ? "paused" : "cancelled");
+      if (error.code === "cancelled" || error.code === "paused") this.#end(error.code);
       else {
         this.error = error;
         this.#end("failed");
@@ -121,6 +126,7 @@ export class LiveRun {
       case "started":
         this.started = event;
         this.phase = "loading";
+        this.#on.started();
         this.#say(t().run.logStarted(event.run, event.target));
         break;
       case "planned":
@@ -151,7 +157,7 @@ export class LiveRun {
       case "rung-done":
         this.paths = [...this.paths.filter((path) => !event.paths.includes(path)), ...event.paths];
         this.#say(t().run.logRung(event.rung, event.paths.join(", ")));
-        this.#onEvidence();
+        this.#on.written();
         break;
       case "finished":
         this.#say(t().run.logFinished);

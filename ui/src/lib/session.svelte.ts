@@ -28,15 +28,6 @@ export type Place = (typeof PLACES)[number];
 const RECENT = "workspaces";
 const MOST_RECENT = 8;
 
-/** A run that waits until its target is free. */
-export interface Queued {
-  /** Its id in the journal. */
-  id: string;
-  target: string;
-  spec: RunSpec;
-  reuse: boolean;
-}
-
 /** What the window is looking at. Places come and go; this stays, so that nothing is lost on the way between them. */
 export class Session {
   readonly backend: Backend;
@@ -45,12 +36,10 @@ export class Session {
   /** Which of them is shown. */
   shown = $state(0);
   readonly targets: Targets;
-  /** Runs that were interrupted and can be continued. */
+  /** Runs that were interrupted and can be continued, and those that wait for their target. */
   readonly unfinished = new Answer<JournalledRun[]>();
   /** Whether the next run takes over trials that earlier ones have finished. */
   reuse = $state(false);
-  /** Runs that wait, in the order in which they were asked for. */
-  queued = $state.raw<Queued[]>([]);
   /** The form holds what the gates leave open: true, or that nothing is: false; null when that was not asked. */
   wanted = $state<boolean | null>(null);
   /** Why changes in the workspace are not noticed. */
@@ -100,7 +89,14 @@ export class Session {
   }
 
   #live(target: string): LiveRun {
-    return new LiveRun(this.backend, target, () => void this.refreshEvidence());
+    const live: LiveRun = new LiveRun(this.backend, target, {
+      started: () => {
+        this.#show(live);
+        void this.unfinished.ask(this.backend.unfinishedRuns);
+      },
+      written: () => void this.refreshEvidence(),
+    });
+    return live;
   }
 
   /** The run that is shown. */
@@ -131,10 +127,11 @@ export class Session {
     if (folder !== undefined) await this.open(folder);
   }
 
-  /** Shows runs that were going on before this page was there. */
+  /** Shows runs that go on and that this page did not begin: another one did, or it was their turn. */
   async #attach(): Promise<void> {
     const targets = await this.backend.goingRuns();
-    targets.map((target) => this.#live(target)).forEach((live) => void this.#follow(live, live.attach()));
+    const unknown = targets.filter((target) => !this.isBusy(target)).map((target) => this.#live(target));
+    unknown.forEach((live) => void this.#follow(live, live.attach()));
   }
 
   /** The chosen pack. */
@@ -332,47 +329,33 @@ export class Session {
     if (workspace === null || spec === null) return;
     this.wanted = null;
     const wish = { spec, out: workspace.out, overridden };
-    const [busy, free] = [[...this.targets.chosen].filter(this.isBusy), [...this.targets.chosen].filter((target) => !this.isBusy(target))];
     // What ran on other targets before is not about this run.
-    if (free.length > 0) this.runs = this.runs.filter((run) => run.active);
-    const begun = free.map((target) => {
+    this.runs = this.runs.filter((run) => run.active);
+    const begun = [...this.targets.chosen].map((target) => {
       const live = this.#live(target);
       return this.#follow(live, live.start({ ...wish, target }, this.reuse));
     });
-    for (const target of busy) {
-      const queued = { id: await this.backend.queueRun({ ...wish, target }), target, spec, reuse: this.reuse };
-      this.queued = [...this.queued, queued];
-      // The run before it may have ended meanwhile.
-      if (!this.isBusy(target)) begun.push(this.beginQueued(queued));
-    }
     await Promise.all(begun);
   }
 
   /** Whether a run goes on there. */
   isBusy = (target: string): boolean => this.runs.some((run) => run.target === target && run.active);
 
-  /** Begins a run that waits; its target is free. */
-  async beginQueued(queued: Queued): Promise<void> {
-    this.queued = this.queued.filter(({ id }) => id !== queued.id);
-    const live = this.#live(queued.target);
-    await this.#follow(live, live.goOn(queued.id, queued.reuse));
+  /** Runs that wait until their target is free, in the order in which they were asked for. */
+  get queued(): JournalledRun[] {
+    return (this.unfinished.value ?? []).filter((run) => run.state === "queued").reverse();
   }
 
-  async dropQueued(queued: Queued): Promise<void> {
-    this.queued = this.queued.filter(({ id }) => id !== queued.id);
-    await this.backend.discardRun(queued.id);
-  }
-
-  /** Interrupted runs that can be continued: those that wait are none. */
+  /** Interrupted runs that can be continued. */
   get interrupted(): JournalledRun[] {
-    return (this.unfinished.value ?? []).filter((run) => this.queued.every(({ id }) => id !== run.id));
+    return (this.unfinished.value ?? []).filter((run) => run.state !== "queued");
   }
 
-  /** Goes on with a run that was interrupted. */
+  /** Goes on with a run that was interrupted, or begins one that waits. */
   async goOn(run: JournalledRun): Promise<void> {
     this.place = "run";
     const live = this.#live(run.target);
-    await this.#follow(live, live.goOn(run.id, false));
+    await this.#follow(live, live.goOn(run.id));
   }
 
   async discard(run: JournalledRun): Promise<void> {
@@ -382,19 +365,25 @@ export class Session {
     });
   }
 
-  /** Shows a run that has begun, in place of the one before on its target; then what waits there follows. */
+  /** Follows a run to its end. One that may have to wait for its target is shown once it has begun. */
   async #follow(live: LiveRun, ended: Promise<void>): Promise<void> {
+    if (!this.isBusy(live.target)) this.#show(live);
+    await ended;
+    if (live.phase !== "idle") {
+      this.#show(live);
+      this.backend.shell.notify(t().run[live.phase], t().run.notify(t().run[live.phase], live.paths.length));
+    }
+    await this.unfinished.ask(this.backend.unfinishedRuns);
+    // It may be the turn of what waits there. Where nobody answers any more, nothing begins.
+    if (this.unfinished.error === null) await this.#attach();
+  }
+
+  /** Shows a run in place of the one before on its target. */
+  #show(live: LiveRun): void {
+    if (this.runs.includes(live)) return;
     const others = this.runs.filter((run) => run.target !== live.target && run.phase !== "idle");
     this.runs = [...others, live];
     this.shown = this.runs.length - 1;
-    this.unfinished.clear();
-    await ended;
-    if (live.phase === "idle") return;
-    this.backend.shell.notify(t().run[live.phase], t().run.notify(t().run[live.phase], live.paths.length));
-    await this.unfinished.ask(this.backend.unfinishedRuns);
-    const next = this.queued.find(({ target }) => target === live.target);
-    // After anything else than success somebody should look first.
-    if (next && live.phase === "finished" && !this.isBusy(live.target)) await this.beginQueued(next);
   }
 
   /** Reads every evidence file again, and what is derived from them. */

@@ -28,7 +28,7 @@ pub enum Theme {
 }
 
 /// A program that ends with its owner.
-struct Owned(Child);
+pub struct Owned(pub Child);
 
 impl Drop for Owned {
     fn drop(&mut self) {

@@ -112,14 +112,15 @@ export class Backend {
   defaultSpec = (pack: string) => this.#ask<RunSpec>({ call: "default-spec", pack });
   /** Rejects with what is wrong with the settings. */
   checkSpec = (spec: RunSpec) => this.#ask<null>({ call: "check-spec", spec });
-  /** Runs to the end on one target, in spite of the failing checks that are named; resolves with the evidence files. */
+  /**
+   * Runs to the end on one target, in spite of the failing checks that are named; resolves with the evidence files, with null when
+   * it waits for a run that goes on there.
+   */
   run = (wish: Wish, reuse: boolean, onEvent: (event: RunEvent) => void) =>
-    this.#ask<string[]>({ call: "run", ...wish, reuse }, onEvent);
-  /** Enters a run into the journal, to be begun with {@link continueRun}; resolves with its id. */
-  queueRun = (wish: Wish) => this.#ask<string>({ call: "queue-run", ...wish });
-  /** Goes on with a run that has not ended; `reuse` takes over trials that other runs have finished. */
-  continueRun = (id: string, target: string, reuse: boolean, onEvent: (event: RunEvent) => void) =>
-    this.#ask<string[]>({ call: "continue-run", id, target, reuse }, onEvent);
+    this.#ask<string[] | null>({ call: "run", ...wish, reuse }, onEvent);
+  /** Goes on with a run that has not ended, or begins one that waits; resolves as {@link run} does. */
+  continueRun = (id: string, onEvent: (event: RunEvent) => void) =>
+    this.#ask<string[] | null>({ call: "continue-run", id }, onEvent);
   cancelRun = (target: string) => this.#ask<null>({ call: "cancel-run", target });
   /** Stops a run once the sample in hand is done. */
   pauseRun = (target: string) => this.#ask<null>({ call: "pause-run", target });
@@ -128,8 +129,8 @@ export class Backend {
   /** Everything that the run going on there has told, then what comes; null when none is going on. */
   followRun = (target: string, onEvent: (event: RunEvent) => void) =>
     this.#ask<string[] | null>({ call: "follow-run", target }, onEvent);
-  forecast = (spec: RunSpec, target: string) => this.#ask<ForecastView>({ call: "forecast", spec, target });
-  /** Runs that have not ended and that nobody works on. */
+  forecast = (spec: RunSpec, targets: string[]) => this.#ask<ForecastView>({ call: "forecast", spec, targets });
+  /** Runs that have not ended and that nobody works on, the latest first; those that wait for their target among them. */
   unfinishedRuns = () => this.#ask<JournalledRun[]>({ call: "unfinished-runs" });
   discardRun = (id: string) => this.#ask<null>({ call: "discard-run", id });
 

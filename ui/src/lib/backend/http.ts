@@ -30,8 +30,9 @@ export async function http(): Promise<Shell | null> {
 
 function shell(key: string): Shell {
   const asking = new Asking();
+  const feed = new Feed(key);
   return {
-    call: (call, language, onNews) => ask(key, call, language, onNews),
+    call: (call, language, onNews) => (onNews ? feed.ask(call, language, onNews) : ask(key, call, language)),
     chooseFolder: () => asking.ask("folder"),
     chooseFiles: async () => {
       const path = await asking.ask("files");
@@ -64,24 +65,82 @@ function gone(): never {
   throw { code: "gone", message: t().door.gone, hint: t().door.goneHint } satisfies ErrorReport;
 }
 
-type Line = { news: unknown } | { answer: unknown } | { error: unknown };
+/** What a call with a key carries beside itself. */
+const signed = (key: string, language: Language) => ({ authorization: `Bearer ${key}`, "accept-language": language });
 
-/** The answer comes in lines: news on the way, the answer or an error at the end. */
-async function ask(
-  key: string,
-  call: Call,
-  language: Language,
-  onNews?: (news: unknown) => void,
-): Promise<unknown> {
-  const response = await send("/call", call, { authorization: `Bearer ${key}`, "accept-language": language });
+async function ask(key: string, call: Call, language: Language): Promise<unknown> {
+  const response = await send("/call", call, signed(key, language));
   if (!response.ok) throw await refusal(response);
-  for await (const text of lines(response)) {
-    const line = JSON.parse(text) as Line;
-    if ("news" in line) onNews?.(line.news);
-    else if ("error" in line) throw line.error;
-    else return line.answer;
+  return response.json().catch(gone);
+}
+
+type Line = { number: number } & ({ news: unknown } | { answer: unknown } | { error: unknown });
+
+/** A call that is being answered. */
+interface Open {
+  onNews: (news: unknown) => void;
+  resolve: (answer: unknown) => void;
+  reject: (error: unknown) => void;
+}
+
+/** News of all calls of this page come over one connection: a browser opens six at most, whatever the number of its pages. */
+class Feed {
+  readonly #key: string;
+  readonly #name = crypto.randomUUID();
+  readonly #open = new Map<number, Open>();
+  #listening: Promise<void> | null = null;
+  #last = 0;
+
+  constructor(key: string) {
+    this.#key = key;
   }
-  throw new Error("The program ended before it answered.");
+
+  async ask(call: Call, language: Language, onNews: (news: unknown) => void): Promise<unknown> {
+    this.#listening ??= this.#listen(language).catch((error: unknown) => {
+      this.#listening = null;
+      throw error;
+    });
+    await this.#listening;
+    const number = ++this.#last;
+    return new Promise((resolve, reject) => {
+      this.#open.set(number, { onNews, resolve, reject });
+      this.#tell({ feed: this.#name, number, call }, language).catch((error: unknown) => {
+        this.#open.delete(number);
+        reject(error as Error);
+      });
+    });
+  }
+
+  async #tell(told: object, language: Language): Promise<void> {
+    const response = await send("/told", told, signed(this.#key, language));
+    if (!response.ok) throw await refusal(response);
+  }
+
+  /** Resolves once the feed is open. */
+  async #listen(language: Language): Promise<void> {
+    const response = await send("/feed", { feed: this.#name }, signed(this.#key, language));
+    if (!response.ok) throw await refusal(response);
+    void this.#hear(response);
+  }
+
+  async #hear(response: Response): Promise<void> {
+    try {
+      for await (const text of lines(response)) this.#take(JSON.parse(text) as Line);
+      gone();
+    } catch (error) {
+      this.#listening = null;
+      for (const { reject } of this.#open.values()) reject(error);
+      this.#open.clear();
+    }
+  }
+
+  #take(line: Line): void {
+    const open = this.#open.get(line.number);
+    if ("news" in line) return open?.onNews(line.news);
+    this.#open.delete(line.number);
+    if ("error" in line) open?.reject(line.error);
+    else open?.resolve(line.answer);
+  }
 }
 
 async function refusal(response: Response): Promise<unknown> {

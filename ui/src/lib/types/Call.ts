@@ -100,35 +100,11 @@ overridden: Array<OverriddenCheck>,
 /**
  * Whether trials that earlier runs have finished are taken over.
  */
-reuse: boolean, } | { "call": "queue-run", 
-/**
- * The settings.
- */
-spec: RunSpec, 
-/**
- * Where.
- */
-target: Target, 
-/**
- * Folder for the evidence.
- */
-out: string, 
-/**
- * Failing checks that the user decided to run in spite of.
- */
-overridden: Array<OverriddenCheck>, } | { "call": "continue-run", 
+reuse: boolean, } | { "call": "continue-run", 
 /**
  * The run.
  */
-id: string, 
-/**
- * Where it happens.
- */
-target: Target, 
-/**
- * Whether trials that other runs have finished are taken over.
- */
-reuse: boolean, } | { "call": "cancel-run", 
+id: string, } | { "call": "cancel-run", 
 /**
  * Where.
  */
@@ -148,7 +124,7 @@ spec: RunSpec,
 /**
  * Where.
  */
-target: Target, } | { "call": "unfinished-runs" } | { "call": "discard-run", 
+targets: Array<Target>, } | { "call": "unfinished-runs" } | { "call": "discard-run", 
 /**
  * The run.
  */

@@ -39,6 +39,10 @@ overridden: Array<OverriddenCheck>,
  */
 shard: Shard | null, 
 /**
+ * Whether trials that other runs have finished are taken over.
+ */
+reuse: boolean, 
+/**
  * How it stands.
  */
 state: RunState, 

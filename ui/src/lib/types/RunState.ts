@@ -3,4 +3,4 @@
 /**
  * How a run stands.
  */
-export type RunState = "open" | "stopped" | "failed" | "done";
+export type RunState = "queued" | "open" | "stopped" | "failed" | "done";

@@ -5,7 +5,7 @@
  */
 export type Start = { 
 /**
- * The workspace named on the command line.
+ * The workspace named on the command line, or since then by another start.
  */
 workspace: string | null, 
 /**

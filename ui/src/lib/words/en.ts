@@ -307,11 +307,12 @@ export const en = {
     text: "These runs stopped before their end. What was finished is kept.",
     rungs: (ladder: string) => `rungs ${ladder}`,
     done: (done: number, all: number) => `${done} of ${all} trials done`,
-    states: { open: "its process ended", stopped: "stopped by you", failed: "ended by an error", done: "done" },
+    states: { queued: "waiting", open: "its process ended", stopped: "stopped by you", failed: "ended by an error", done: "done" },
     goOn: "Continue",
     discard: "Discard",
   },
   targets: {
+    on: (target: string) => `${target}:`,
     where: "Where",
     whereIs: "several run at once",
     here: "this machine",

@@ -303,11 +303,12 @@ export const zh: Words = {
     text: "这些运行在结束前停下了。已完成的部分都保留着。",
     rungs: (ladder) => `梯级 ${ladder}`,
     done: (done, all) => `已完成 ${done} / ${all} 次试验`,
-    states: { open: "进程已结束", stopped: "由你停下", failed: "因错误结束", done: "完成" },
+    states: { queued: "等待中", open: "进程已结束", stopped: "由你停下", failed: "因错误结束", done: "完成" },
     goOn: "继续",
     discard: "放弃",
   },
   targets: {
+    on: (target) => `${target}：`,
     where: "在哪里运行",
     whereIs: "可同时选择多处",
     here: "本机",
