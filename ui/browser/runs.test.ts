@@ -141,14 +141,21 @@ test(
       await page.goto(await desk.address());
       tabs.push(page);
     }
+    await first.bringToFront();
     await begin(first, 4 * SAMPLES);
     for (const page of tabs) {
+      // A tab that is not in front does not paint, and what is waited for is looked at when it paints.
+      await page.bringToFront();
       await page.reload();
       await go(page, "run");
       await phase(page, "running");
     }
+    await first.bringToFront();
     await first.click("#pause");
-    for (const page of [first, ...tabs]) await phase(page, "paused");
+    for (const page of [first, ...tabs]) {
+      await page.bringToFront();
+      await phase(page, "paused");
+    }
   },
   2 * RUN,
 );

@@ -160,7 +160,7 @@ async fn told(State(server): State<Arc<Server>>, headers: HeaderMap, Json(told):
         // The page may be gone.
         drop(sender.send(last));
     });
-    StatusCode::ACCEPTED.into_response()
+    StatusCode::NO_CONTENT.into_response()
 }
 
 /// Answers on a thread that may block.

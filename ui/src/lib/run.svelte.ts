@@ -5,10 +5,17 @@ import { t } from "./look.svelte";
 import type { ArmRecall } from "./types/ArmRecall";
 import type { ErrorReport } from "./types/ErrorReport";
 import type { LoadedPack } from "./types/LoadedPack";
+import type { RestoredBrief } from "./types/RestoredBrief";
 import type { RunEvent } from "./types/RunEvent";
 import type { TrialOutcome } from "./types/TrialOutcome";
 
 export type Phase = "idle" | "starting" | "loading" | "running" | "finished" | "paused" | "cancelled" | "failed";
+
+/**
+ * Events of so many milliseconds are shown at once, and nothing moves by itself: a page that paints at each of them takes from the
+ * processor that is being measured.
+ */
+const BEAT = 100;
 
 /** Lines of the log that are kept. */
 const LOG_LINES = 500;
@@ -31,6 +38,12 @@ export interface Steps {
   written: () => void;
 }
 
+/** A line of the log. */
+export interface Line {
+  number: number;
+  text: string;
+}
+
 /** Key of a trial, and of an arm on a rung. */
 export const trialKey = (rung: number, arm: string, sample: number) => `${rung}/${arm}/${sample}`;
 export const armKey = (rung: number, arm: string) => `${rung}/${arm}`;
@@ -44,10 +57,15 @@ export class LiveRun {
   started = $state.raw<Started | null>(null);
   pack = $state.raw<LoadedPack | null>(null);
   current = $state.raw<Current | null>(null);
+  /** By {@link trialKey}, each square for itself: an event changes one of thousands. */
   outcomes = $state<Record<string, TrialOutcome>>({});
+  /** Trials that are being answered, likewise. */
+  going = $state<Record<string, boolean>>({});
+  /** What the last restored trial has counted: whether restoration really ran. */
+  restored = $state.raw<RestoredBrief | null>(null);
   recalls = $state<Record<string, ArmRecall>>({});
   memory = $state.raw<Memory[]>([]);
-  log = $state.raw<string[]>([]);
+  log = $state.raw<Line[]>([]);
   done = $state(0);
   remaining = $state.raw<number | null>(null);
   paths = $state.raw<string[]>([]);
@@ -95,13 +113,14 @@ export class LiveRun {
     const run = ++this.#run;
     this.phase = "starting";
     try {
-      // Events of a run that has already ended must not touch the next one.
-      const paths = await begin((event) => run === this.#run && this.apply(event));
+      const paths = await begin((event) => this.#hear(run, event));
+      this.#show();
       this.paths = paths ?? [];
       // It waits for another one, or had ended before it could be followed: how, only its evidence tells.
       this.#end(paths === null ? "idle" : "finished");
     } catch (thrown) {
       const error = errorReport(thrown);
+      this.#show();
       if (error.code === "cancelled" || error.code === "paused") this.#end(error.code);
       else {
         this.error = error;
@@ -109,6 +128,22 @@ export class LiveRun {
       }
       this.#say(error.message);
     }
+  }
+
+  #hear(run: number, event: RunEvent): void {
+    // Events of a run that has already ended must not touch the next one.
+    if (run !== this.#run) return;
+    this.#heard.push(event);
+    this.#beat ??= setTimeout(() => this.#show(), BEAT);
+  }
+  #heard: RunEvent[] = [];
+  #beat: ReturnType<typeof setTimeout> | null = null;
+
+  /** Shows what was heard. */
+  #show(): void {
+    clearTimeout(this.#beat ?? undefined);
+    this.#beat = null;
+    for (const event of this.#heard.splice(0)) this.apply(event);
   }
 
   async cancel(): Promise<void> {
@@ -144,6 +179,7 @@ export class LiveRun {
         break;
       case "trial-started":
         this.current = { rung: event.rung, sample: event.sample, arm: event.arm, stage: "prefill", tokens: 0 };
+        this.going[trialKey(event.rung, event.arm, event.sample)] = true;
         break;
       case "trial-progress":
         if (this.current) this.current = { ...this.current, stage: event.stage, tokens: event.tokens };
@@ -167,7 +203,10 @@ export class LiveRun {
 
   #record(event: Extract<RunEvent, { type: "trial-done" }>): void {
     const { rung, arm, sample, outcome } = event;
-    this.outcomes[trialKey(rung, arm, sample)] = outcome;
+    const key = trialKey(rung, arm, sample);
+    this.outcomes[key] = outcome;
+    this.going[key] = false;
+    this.restored = outcome.restored ?? this.restored;
     this.recalls[armKey(rung, arm)] = event.recall;
     this.done = event.done;
     this.remaining = event.remaining_s;
@@ -185,12 +224,14 @@ export class LiveRun {
   }
 
   #say(line: string): void {
-    this.log = [...this.log.slice(1 - LOG_LINES), line];
+    const number = (this.log.at(-1)?.number ?? 0) + 1;
+    this.log = [...this.log.slice(1 - LOG_LINES), { number, text: line }];
   }
 
   #end(phase: Phase): void {
     this.phase = phase;
     this.current = null;
+    this.going = {};
     this.remaining = null;
     this.cancelling = false;
     this.pausing = false;
@@ -200,6 +241,7 @@ export class LiveRun {
     this.started = null;
     this.pack = null;
     this.outcomes = {};
+    this.restored = null;
     this.recalls = {};
     this.memory = [];
     this.log = [];
