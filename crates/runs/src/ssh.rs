@@ -4,8 +4,9 @@ use crate::engine::{Engine, EngineProgram};
 use crate::journal::{Journal, JournalError};
 use crate::local::GLANCE;
 use crate::plan::{Build, Planned};
-use crate::target::{Answers, Opened, Take};
+use crate::target::{Answers, Opened, Take, Told};
 use crate::{Cancel, RunError, find_pack, named_digest};
+use evidence::text;
 use protocol::{Event, FoundPack, Hello, Order, Record, Request, RunSpec, Worker};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
@@ -515,7 +516,7 @@ impl<'a> Ssh<'a> {
                     *after = number;
                     match serde_json::from_str(&text) {
                         Ok(Record::Ended { error }) => ended = Some(error),
-                        Ok(record) => take(number, record)?,
+                        Ok(record) => take(number, Told::Record(record))?,
                         Err(_) => return Err(RunError::Garbled(text.chars().take(200).collect())),
                     }
                 }
@@ -595,7 +596,10 @@ impl Answers for Ssh<'_> {
                 Ok(Followed::ToTheEnd) => return Ok(()),
                 Ok(Followed::Orphaned) if orphaned < ORPHANED => {
                     orphaned += 1;
-                    "the run's process over there is gone; started again".to_owned()
+                    text!(
+                        "the run's process over there is gone; started again",
+                        "那边的运行进程已经不在；已重新启动"
+                    )
                 }
                 Ok(Followed::Orphaned) => {
                     return Err(RunError::Lost {
@@ -607,14 +611,15 @@ impl Answers for Ssh<'_> {
                 }
                 Err(error @ (RunError::Lost { .. } | RunError::Ssh(SshError::Unreachable { .. }))) => {
                     self.engine = None;
-                    format!(
+                    text!(
                         "{error}; the run over there goes on; trying again in {:.0} s",
+                        "连接中断，那边的运行仍在继续；{:.0} 秒后重试：{error}",
                         wait.as_secs_f64()
                     )
                 }
                 Err(error) => return Err(error),
             };
-            take(0, Record::Notice { line })?;
+            take(0, Told::Notice(line))?;
             pause(wait, cancel)?;
             wait = (wait * 2).min(BACK_OFF[1]);
         }
