@@ -8,8 +8,9 @@ use crate::export::render_audits;
 use crate::going::Going;
 use crate::prompts_view::prompt;
 use crate::{
-    Begin, Cancel, EngineProgram, ErrorReport, EvidenceList, Export, HostKey, Machine, PreflightReport,
-    PreflightRequest, ReportFormat, Run, RunError, Target, data_folder, error,
+    Begin, Cancel, EngineProgram, ErrorCode, ErrorReport, EvidenceList, Export, HostKey, JournalledRun,
+    Machine, PreflightReport, PreflightRequest, ReportFormat, Run, RunError, Target, data_folder,
+    in_language,
 };
 use evidence::{Audit, Beside, Kept, Language, OverriddenCheck, spoken};
 use preflight::Check;
@@ -298,7 +299,7 @@ impl Desk {
 
     /// Answers a call with JSON, in the reader's language. Blocks until it is answered; calls may come from several threads.
     pub fn answer(&self, call: Call, language: Language, news: News) -> Result<String, ErrorReport> {
-        spoken(language, || self.said(call, language, news))
+        spoken(language, || self.said(call, language, news)).map_err(|error| in_language(error, language))
     }
 
     fn said(&self, call: Call, language: Language, news: News) -> Result<String, ErrorReport> {
@@ -369,7 +370,14 @@ impl Desk {
             Call::Forecast { spec, target } => {
                 json(&crate::forecast(&data_folder()?, &program()?, &spec, &target)?)
             }
-            Call::UnfinishedRuns => json(&crate::unfinished_runs(&data_folder()?)?),
+            Call::UnfinishedRuns => {
+                let told = |run: JournalledRun| JournalledRun {
+                    error: run.error.map(|error| in_language(error, language)),
+                    ..run
+                };
+                let runs = crate::unfinished_runs(&data_folder()?)?;
+                json(&runs.into_iter().map(told).collect::<Vec<_>>())
+            }
             Call::DiscardRun { id } => json(&crate::discard_run(&data_folder()?, &id)?),
             Call::Targets => json(&crate::targets(&data_folder()?)?),
             Call::TargetKey { host } => json(&crate::target_key(&data_folder()?, &host)?),
@@ -379,7 +387,7 @@ impl Desk {
                 json(&crate::copy_to_target(&data_folder()?, &host, binary.as_deref())?)
             }
             Call::RemoveTarget { host } => json(&crate::remove_target(&data_folder()?, &host)?),
-            Call::ListEvidence { paths } => json(&self.list(&paths)),
+            Call::ListEvidence { paths } => json(&self.list(&paths, language)),
             Call::EvidenceDetail { path } => json(&detail(self.audit(&path)?)?),
             Call::Prompt { path, sample } => json(&prompt(&self.audit(&path)?, sample)?),
             Call::Grid { paths, arm } => json(&grid_view(&self.audits(&paths)?, arm.as_deref(), language)?),
@@ -450,7 +458,7 @@ impl Desk {
         let mut running = locked(&self.running);
         if running.contains_key(target) {
             let message = format!("a run is going on on {target}");
-            return Err(error::report("busy", message, "wait for it, or cancel it"));
+            return Err(ErrorReport::new(ErrorCode::Busy, message, "wait for it, or cancel it"));
         }
         let going = Arc::new(Going::default());
         running.insert(target.clone(), Arc::clone(&going));
@@ -462,14 +470,15 @@ impl Desk {
     }
 
     /// The list, reading only what has changed since the last one.
-    fn list(&self, paths: &[PathBuf]) -> EvidenceList {
+    fn list(&self, paths: &[PathBuf], language: Language) -> EvidenceList {
         let places = evidence::find(paths);
         let mut kept = locked(&self.kept);
         kept.retain(&places);
         let beside = kept.look(&places);
+        let problem = |unread| in_language(crate::unreadable(unread), language);
         let list = EvidenceList {
             rows: beside.audits().map(|audit| looked_row(&audit)).collect(),
-            problems: beside.unreadable.iter().map(crate::unreadable).collect(),
+            problems: beside.unreadable.iter().map(problem).collect(),
         };
         *locked(&self.listed) = Some(beside);
         list
@@ -519,7 +528,7 @@ impl Drop for Claim<'_> {
     fn drop(&mut self) {
         if !self.going.has_ended() {
             let hint = "this is a fault of the program: report it with what you did last";
-            self.settle(Err(error::report("panicked", "the run ended unexpectedly", hint)));
+            self.settle(Err(ErrorReport::new(ErrorCode::Panicked, "the run ended unexpectedly", hint)));
         }
     }
 }
@@ -527,7 +536,7 @@ impl Drop for Claim<'_> {
 fn only(audits: Vec<Audit>, path: &Path) -> Result<Audit, ErrorReport> {
     let found = audits.into_iter().find(|audit| audit.path == path);
     found.ok_or_else(|| {
-        error::report("no-evidence", format!("{} is no file", path.display()), "open it again")
+        ErrorReport::new(ErrorCode::NoSuchEvidence, format!("{} is no file", path.display()), "open it again")
     })
 }
 
@@ -541,7 +550,7 @@ fn told(news: News, what: &impl Serialize) -> bool {
 
 fn json(answer: &impl Serialize) -> Result<String, ErrorReport> {
     let fault = "this is a fault of the program: report it with what you did last";
-    serde_json::to_string(answer).map_err(|e| error::report("answer", e, fault))
+    serde_json::to_string(answer).map_err(|e| ErrorReport::new(ErrorCode::Answer, e, fault))
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -7,7 +7,7 @@ use crate::plan::{Build, Planned};
 use crate::target::{Answers, Opened, Take, Told};
 use crate::{Cancel, RunError, find_pack, named_digest};
 use evidence::text;
-use protocol::{Event, FoundPack, Hello, Order, Record, Request, RunSpec, Worker};
+use protocol::{ErrorCode, Event, FoundPack, Hello, Order, Record, Request, RunSpec, Worker};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -158,17 +158,17 @@ pub enum SshError {
 
 impl SshError {
     /// Stable, for programs.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Io { .. } => "ssh",
-            Self::NotPinned(_) => "ssh-not-pinned",
-            Self::WrongKey { .. } => "ssh-wrong-key",
-            Self::Denied { .. } => "ssh-denied",
-            Self::Unreachable { .. } => "ssh-unreachable",
-            Self::NoProgram { .. } => "worker-missing",
-            Self::Version { .. } => "worker-version",
-            Self::Damaged { .. } => "worker-damaged",
-            Self::OtherSystem { .. } => "worker-system",
+            Self::Io { .. } => ErrorCode::Ssh,
+            Self::NotPinned(_) => ErrorCode::SshNotPinned,
+            Self::WrongKey { .. } => ErrorCode::SshWrongKey,
+            Self::Denied { .. } => ErrorCode::SshDenied,
+            Self::Unreachable { .. } => ErrorCode::SshUnreachable,
+            Self::NoProgram { .. } => ErrorCode::WorkerMissing,
+            Self::Version { .. } => ErrorCode::WorkerVersion,
+            Self::Damaged { .. } => ErrorCode::WorkerDamaged,
+            Self::OtherSystem { .. } => ErrorCode::WorkerSystem,
         }
     }
 
@@ -336,7 +336,7 @@ fn explain(machine: &Machine, error: RunError) -> RunError {
             let said = last_words.trim().replace("\n  ", "; ");
             explained(&machine.host, &machine.program, code, said).into()
         }
-        RunError::Engine(report) if report.code == "protocol-version" => SshError::Version {
+        RunError::Engine(report) if report.code == ErrorCode::ProtocolVersion => SshError::Version {
             host: machine.host.clone(),
             theirs: "of another protocol".into(),
             ours: env!("CARGO_PKG_VERSION").into(),

@@ -8,7 +8,7 @@
 mod door;
 mod pages;
 
-use api::{Call, Desk, ErrorReport, Language};
+use api::{Call, Desk, ErrorCode, ErrorReport, Language};
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::header::{ACCEPT_LANGUAGE, CACHE_CONTROL, CONTENT_TYPE};
@@ -97,21 +97,32 @@ struct Key {
 }
 
 /// The key for a token, once.
-async fn session(State(server): State<Arc<Server>>, Json(Token { token }): Json<Token>) -> Response {
-    match server.door.open(&token) {
-        Ok(Some(key)) => Json(Key { key }).into_response(),
-        Ok(None) => refused("this address was used before", "take the address that the program printed last"),
-        Err(error) => refused(&error.to_string(), "start the program again"),
-    }
+async fn session(
+    State(server): State<Arc<Server>>,
+    headers: HeaderMap,
+    Json(Token { token }): Json<Token>,
+) -> Response {
+    let report = match server.door.open(&token) {
+        Ok(Some(key)) => return Json(Key { key }).into_response(),
+        Ok(None) => {
+            let hint = "take the address that the program printed last";
+            ErrorReport::new(ErrorCode::AddressUsed, "this address was used before", hint)
+        }
+        Err(error) => ErrorReport::new(ErrorCode::NoRandomNumbers, error, "start the program again"),
+    };
+    refused(report, language(&headers))
 }
 
 /// Lines of JSON: news while the call is answered, the answer or an error at the end.
 async fn call(State(server): State<Arc<Server>>, headers: HeaderMap, Json(call): Json<Call>) -> Response {
+    let language = language(&headers);
     if !server.door.knows(&headers) {
-        return refused("this page is not signed in", "open the address that the program printed last");
+        let hint = "open the address that the program printed last";
+        return refused(
+            ErrorReport::new(ErrorCode::NotSignedIn, "this page is not signed in", hint),
+            language,
+        );
     }
-    let language = headers.get(ACCEPT_LANGUAGE).and_then(|list| list.to_str().ok());
-    let language = language.map_or(Language::En, Language::accepted);
     let (sender, receiver) = unbounded_channel();
     tokio::task::spawn_blocking(move || {
         let line =
@@ -128,7 +139,12 @@ async fn call(State(server): State<Arc<Server>>, headers: HeaderMap, Json(call):
     (headers, Body::from_stream(UnboundedReceiverStream::new(receiver))).into_response()
 }
 
-fn refused(message: &str, hint: &str) -> Response {
-    let report = ErrorReport { code: "refused".into(), message: message.to_owned(), hint: hint.to_owned() };
-    (StatusCode::FORBIDDEN, Json(report)).into_response()
+/// The reader's language, as the page states it.
+fn language(headers: &HeaderMap) -> Language {
+    let list = headers.get(ACCEPT_LANGUAGE).and_then(|list| list.to_str().ok());
+    list.map_or(Language::En, Language::accepted)
+}
+
+fn refused(report: ErrorReport, language: Language) -> Response {
+    (StatusCode::FORBIDDEN, Json(api::in_language(report, language))).into_response()
 }

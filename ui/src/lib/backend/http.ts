@@ -81,7 +81,7 @@ async function ask(
     else if ("error" in line) throw line.error;
     else return line.answer;
   }
-  throw new Error("The program ended before it answered.");
+  return gone();
 }
 
 async function refusal(response: Response): Promise<unknown> {
