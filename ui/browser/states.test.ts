@@ -111,6 +111,9 @@ test("hostile and foreign texts are shown as text, whatever their length and dir
     await accessible(other, `hostile ${place} in Chinese and dark`);
     expect(await wider(other), `nothing widens ${place}`).toBe(false);
   }
+  await go(other, "evidence");
+  const told = other.locator("[role=alert]", { hasText: "证据文件是空的" });
+  expect(await told.locator("[lang=en]").textContent(), "the program's own words stand beside").toContain("empty.json is empty");
 });
 
 /** Whether the page, or its main part, is wider than the window. */

@@ -1,6 +1,6 @@
 //! The demo workspace: the demo pack with evidence of it, so that every place has content before anybody has run anything.
 
-use crate::{ErrorReport, error};
+use crate::{ErrorCode, ErrorReport};
 use rust_embed::RustEmbed;
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,11 @@ fn lay_out<Files: RustEmbed>(folder: &Path) -> Result<(), ErrorReport> {
         let path = folder.join(name.as_ref());
         let Some(file) = Files::get(&name).filter(|_| !path.exists()) else { continue };
         files::write_atomic(&path, &file.data).map_err(|e| {
-            error::report("demo", e, "make the data folder writable, or name another in KAKEYA_GATE_DATA")
+            ErrorReport::new(
+                ErrorCode::Demo,
+                e,
+                "make the data folder writable, or name another in KAKEYA_GATE_DATA",
+            )
         })?;
     }
     Ok(())

@@ -8,8 +8,9 @@ use crate::export::render_audits;
 use crate::going::{Going, Runs};
 use crate::prompts_view::prompt;
 use crate::{
-    Begin, Cancel, EngineProgram, ErrorReport, EvidenceList, Export, HostKey, Machine, PreflightReport,
-    PreflightRequest, ReportFormat, Run, RunError, Target, data_folder, error,
+    Begin, Cancel, EngineProgram, ErrorCode, ErrorReport, EvidenceList, Export, HostKey, JournalledRun,
+    Machine, PreflightReport, PreflightRequest, ReportFormat, Run, RunError, Target, data_folder,
+    in_language,
 };
 use evidence::{Audit, Beside, Kept, Language, OverriddenCheck, spoken};
 use preflight::Check;
@@ -288,12 +289,14 @@ impl Desk {
 
     /// Answers a call with JSON, in the reader's language. Blocks until it is answered; calls may come from several threads.
     pub fn answer(&self, call: Call, language: Language, news: News) -> Result<String, ErrorReport> {
-        spoken(language, || self.said(call, language, news))
+        spoken(language, || self.said(call, language, news)).map_err(|error| in_language(error, language))
     }
 
     fn said(&self, call: Call, language: Language, news: News) -> Result<String, ErrorReport> {
         match call {
-            Call::Start => json(&Start { workspace: locked(&self.workspace).clone(), version: crate::VERSION }),
+            Call::Start => {
+                json(&Start { workspace: locked(&self.workspace).clone(), version: crate::VERSION })
+            }
             Call::OpenWorkspace { folder } => json(&crate::open_workspace(&folder)?),
             Call::DemoWorkspace => json(&crate::demo_workspace(&data_folder()?)?),
             Call::Watch { page, folder } => json(&self.watch(&page, &folder, news)?),
@@ -337,7 +340,14 @@ impl Desk {
             Call::Forecast { spec, targets } => {
                 json(&crate::forecast(&data_folder()?, &program()?, &spec, &targets)?)
             }
-            Call::UnfinishedRuns => json(&crate::unfinished_runs(&data_folder()?)?),
+            Call::UnfinishedRuns => {
+                let told = |run: JournalledRun| JournalledRun {
+                    error: run.error.map(|error| in_language(error, language)),
+                    ..run
+                };
+                let runs = crate::unfinished_runs(&data_folder()?)?;
+                json(&runs.into_iter().map(told).collect::<Vec<_>>())
+            }
             Call::DiscardRun { id } => json(&crate::discard_run(&data_folder()?, &id)?),
             Call::Targets => json(&crate::targets(&data_folder()?)?),
             Call::TargetKey { host } => json(&crate::target_key(&data_folder()?, &host)?),
@@ -347,7 +357,7 @@ impl Desk {
                 json(&crate::copy_to_target(&data_folder()?, &host, binary.as_deref())?)
             }
             Call::RemoveTarget { host } => json(&crate::remove_target(&data_folder()?, &host)?),
-            Call::ListEvidence { paths } => json(&self.list(&paths)),
+            Call::ListEvidence { paths } => json(&self.list(&paths, language)),
             Call::EvidenceDetail { path } => json(&detail(self.audit(&path)?)?),
             Call::Prompt { path, sample } => json(&prompt(&self.audit(&path)?, sample)?),
             Call::Grid { paths, arm } => json(&grid_view(&self.audits(&paths)?, arm.as_deref(), language)?),
@@ -397,14 +407,15 @@ impl Desk {
     }
 
     /// The list, reading only what has changed since the last one.
-    fn list(&self, paths: &[PathBuf]) -> EvidenceList {
+    fn list(&self, paths: &[PathBuf], language: Language) -> EvidenceList {
         let places = evidence::find(paths);
         let mut kept = locked(&self.kept);
         kept.retain(&places);
         let beside = kept.look(&places);
+        let problem = |unread| in_language(crate::unreadable(unread), language);
         let list = EvidenceList {
             rows: beside.audits().map(|audit| looked_row(&audit)).collect(),
-            problems: beside.unreadable.iter().map(crate::unreadable).collect(),
+            problems: beside.unreadable.iter().map(problem).collect(),
         };
         *locked(&self.listed) = Some(beside);
         list
@@ -432,7 +443,7 @@ impl Desk {
 fn only(audits: Vec<Audit>, path: &Path) -> Result<Audit, ErrorReport> {
     let found = audits.into_iter().find(|audit| audit.path == path);
     found.ok_or_else(|| {
-        error::report("no-evidence", format!("{} is no file", path.display()), "open it again")
+        ErrorReport::new(ErrorCode::NoSuchEvidence, format!("{} is no file", path.display()), "open it again")
     })
 }
 
@@ -451,7 +462,7 @@ fn told(news: News, what: &impl Serialize) -> bool {
 
 pub(crate) fn json(answer: &impl Serialize) -> Result<String, ErrorReport> {
     let fault = "this is a fault of the program: report it with what you did last";
-    serde_json::to_string(answer).map_err(|e| error::report("answer", e, fault))
+    serde_json::to_string(answer).map_err(|e| ErrorReport::new(ErrorCode::Answer, e, fault))
 }
 
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,6 +1,6 @@
 //! Evidence as front ends show it.
 
-use crate::{ErrorReport, error};
+use crate::{ErrorCode, ErrorReport};
 use evidence::{
     Audit, Comparison, GateReport, Language, NeedlePrompt, Place, Policy, ReadError, Scan, Severity, Verdict,
 };
@@ -104,7 +104,11 @@ pub fn find_evidence(paths: &[PathBuf]) -> Result<Vec<Place>, ErrorReport> {
     if found.is_empty() {
         let shown: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
         let message = format!("no evidence file (*.json) in {}", shown.join(", "));
-        return Err(error::report("no-evidence", message, "give a file or a folder that holds evidence"));
+        return Err(ErrorReport::new(
+            ErrorCode::NoEvidence,
+            message,
+            "give a file or a folder that holds evidence",
+        ));
     }
     Ok(found)
 }
@@ -124,13 +128,15 @@ pub(crate) fn whole(scan: Scan) -> Result<Vec<Audit>, ErrorReport> {
 
 /// What to tell about a file that cannot be read.
 pub fn unreadable(problem: &ReadError) -> ErrorReport {
-    let hint = match problem {
-        ReadError::File(_) => "check the path and its permissions",
-        ReadError::Empty(_) => "remove it, or copy it again from where it was written",
-        ReadError::NotJson { .. } => "copy it again from where it was written",
-        ReadError::NotEvidence { .. } => "choose a file that a run wrote",
+    let (code, hint) = match problem {
+        ReadError::File(_) => (ErrorCode::UnreadableEvidence, "check the path and its permissions"),
+        ReadError::Empty(_) => {
+            (ErrorCode::EmptyEvidence, "remove it, or copy it again from where it was written")
+        }
+        ReadError::NotJson { .. } => (ErrorCode::DamagedEvidence, "copy it again from where it was written"),
+        ReadError::NotEvidence { .. } => (ErrorCode::NotEvidence, "choose a file that a run wrote"),
     };
-    error::report("unreadable-evidence", problem, hint)
+    ErrorReport::new(code, problem, hint)
 }
 
 pub(crate) fn looked_row(audit: &Audit) -> EvidenceRow {
@@ -158,7 +164,7 @@ pub(crate) fn detail(audit: Audit) -> Result<EvidenceDetail, ErrorReport> {
     let file = evidence::File::parse(audit.path.as_path().into(), &bytes).map_err(|e| unreadable(&e))?;
     if file.sha256 != audit.sha256 {
         let message = format!("{} has changed since the list was read", audit.path.display());
-        return Err(error::report("evidence-changed", message, "read the list again"));
+        return Err(ErrorReport::new(ErrorCode::EvidenceChanged, message, "read the list again"));
     }
     let raw = laid_out(&bytes, &file.value)?;
     let lines = audit.findings.iter().map(|finding| evidence::locate(&raw, &finding.pointer).line).collect();
@@ -174,7 +180,7 @@ fn laid_out(bytes: &[u8], value: &Value) -> Result<String, ErrorReport> {
         return Ok(String::from_utf8_lossy(bytes).into_owned());
     }
     serde_json::to_string_pretty(value)
-        .map_err(|e| error::report("unreadable-evidence", e, "copy the file again"))
+        .map_err(|e| ErrorReport::new(ErrorCode::DamagedEvidence, e, "copy the file again"))
 }
 
 /// The baseline in front, every other file once behind it.
@@ -254,20 +260,21 @@ pub(crate) fn compare_all(audits: &[Audit]) -> Vec<Comparison> {
 }
 
 pub(crate) fn not_drawn(problem: report::ReportError) -> ErrorReport {
-    let hint = match problem {
-        report::ReportError::NoChineseFont => {
-            "install a Chinese font such as Noto Sans CJK, or choose HTML, which is shown in the reader's fonts"
-        }
-        _ => "this is a fault of the program; please report it",
+    let (code, hint) = match problem {
+        report::ReportError::NoChineseFont => (
+            ErrorCode::NoChineseFont,
+            "install a Chinese font such as Noto Sans CJK, or choose HTML, which is shown in the reader's fonts",
+        ),
+        _ => (ErrorCode::Report, "this is a fault of the program; please report it"),
     };
-    error::report("report", problem, hint)
+    ErrorReport::new(code, problem, hint)
 }
 
 /// The policy in a file, or the built-in one.
 pub(crate) fn policy(file: Option<&Path>) -> Result<Policy, ErrorReport> {
     let Some(file) = file else { return Ok(Policy::built_in()) };
     let hint = "correct the file, or leave the policy out to use the built-in one";
-    Policy::read(file).map_err(|problem| error::report("policy", problem, hint))
+    Policy::read(file).map_err(|problem| ErrorReport::new(ErrorCode::Policy, problem, hint))
 }
 
 /// Every gate of every file below the given paths, by the policy in a file (default: the built-in one).

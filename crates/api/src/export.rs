@@ -2,7 +2,7 @@
 
 use crate::documents::ReportDocument;
 use crate::evidence_view::{compare_all, load, not_drawn, policy};
-use crate::{ErrorReport, VERSION, error};
+use crate::{ErrorCode, ErrorReport, VERSION};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use evidence::{Audit, Language, spoken};
@@ -88,9 +88,9 @@ impl Content {
     fn bytes(&self) -> Result<Vec<u8>, ErrorReport> {
         match self {
             Self::Text(text) => Ok(text.clone().into_bytes()),
-            Self::Base64(text) => BASE64
-                .decode(text)
-                .map_err(|e| error::report("content", e, "this is a fault of the program; please report it")),
+            Self::Base64(text) => BASE64.decode(text).map_err(|e| {
+                ErrorReport::new(ErrorCode::Content, e, "this is a fault of the program; please report it")
+            }),
         }
     }
 }
@@ -125,7 +125,9 @@ pub(crate) fn render_audits(
         ReportFormat::Json => {
             let document = ReportDocument::new(audits, comparisons, gate, sign_off);
             let text = spoken(Language::En, || serde_json::to_string_pretty(&document));
-            Content::Text(text.map_err(|e| error::report("report", e, "please report it"))? + "\n")
+            Content::Text(
+                text.map_err(|e| ErrorReport::new(ErrorCode::Report, e, "please report it"))? + "\n",
+            )
         }
     };
     Ok(Rendered { name: format!("gate-report.{}", format.ending()), content })
@@ -135,7 +137,7 @@ pub(crate) fn render_audits(
 pub fn export(request: &Export, out: &Path, language: Language) -> Result<PathBuf, ErrorReport> {
     let format = ReportFormat::of(out).ok_or_else(|| {
         let message = format!("{} does not end in .html, .pdf, .md, .xml or .json", out.display());
-        error::report("unknown-format", message, "choose a name with one of these endings")
+        ErrorReport::new(ErrorCode::UnknownFormat, message, "choose a name with one of these endings")
     })?;
     save(&render(request, format, language)?.content, out)
 }
@@ -143,6 +145,6 @@ pub fn export(request: &Export, out: &Path, language: Language) -> Result<PathBu
 /// Writes what was rendered.
 pub fn save(content: &Content, out: &Path) -> Result<PathBuf, ErrorReport> {
     files::write_atomic(out, &content.bytes()?)
-        .map_err(|e| error::report("file", e, "check the folder's permissions and free space"))?;
+        .map_err(|e| ErrorReport::new(ErrorCode::File, e, "check the folder's permissions and free space"))?;
     Ok(out.to_owned())
 }

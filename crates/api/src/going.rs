@@ -4,7 +4,7 @@
 //! again, a second one) sees all of it.
 
 use crate::desk::{json, locked};
-use crate::{Cancel, ErrorReport, News, Run, RunError, Target, error};
+use crate::{Cancel, ErrorCode, ErrorReport, News, Run, RunError, Target};
 use evidence::{Language, spoken};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -27,7 +27,11 @@ impl Runs {
 
     /// Begins a run on a thread of its own; what it tells is said in a language. None when another one goes on on its target:
     /// it waits in the journal then, and begins once that one has finished.
-    pub(crate) fn begin(self: &Arc<Self>, run: Run, language: Language) -> Result<Option<Arc<Going>>, RunError> {
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        run: Run,
+        language: Language,
+    ) -> Result<Option<Arc<Going>>, RunError> {
         let mut taken = locked(&self.0);
         if taken.contains_key(&run.target) {
             run.queue()?;
@@ -99,7 +103,8 @@ impl Drop for Claim {
         if !self.going.has_ended() {
             let hint = "this is a fault of the program: report it with what you did last";
             // Of a failure comes no next run.
-            drop(self.end(Err(error::report("panicked", "the run ended unexpectedly", hint))));
+            let report = ErrorReport::new(ErrorCode::Panicked, "the run ended unexpectedly", hint);
+            drop(self.end(Err(report)));
         }
     }
 }

@@ -28,7 +28,7 @@ pub use demo::demo_workspace;
 pub use desk::{Call, Desk, News, Start};
 pub use difference::{Change, DiffPart, diff};
 pub use documents::{AuditDocument, CompareDocument, ReportDocument, UnreadableFile};
-pub use error::ErrorReport;
+pub use error::{ErrorCode, ErrorReport, in_language};
 pub use evidence::Language;
 pub use evidence_view::{
     ComparisonView, EvidenceDetail, EvidenceList, EvidenceRow, FigureView, GridView, compare, find_evidence,

@@ -1,6 +1,6 @@
 //! The checklist of a pack and of the run that is meant, its fixes and its digests.
 
-use crate::{EngineProgram, ErrorReport, VERSION, default_spec, error};
+use crate::{EngineProgram, ErrorCode, ErrorReport, VERSION, default_spec};
 use evidence::{Language, said};
 use files::FileError;
 use preflight::{
@@ -52,14 +52,15 @@ impl PreflightRequest {
 fn read_spec(path: &Path, pack: &Path) -> Result<RunSpec, ErrorReport> {
     let wrong = |reason: String| {
         let message = format!("{} is no run specification: {reason}", path.display());
-        error::report(
-            "bad-spec",
+        ErrorReport::new(
+            ErrorCode::BadSpecFile,
             message,
             "correct the file: an object with settings such as arms, ladder, n_samples",
         )
     };
-    let bytes = files::read_capped(path, SPEC_CAP)
-        .map_err(|e| error::report("bad-spec", e, "name a file that holds a run specification"))?;
+    let bytes = files::read_capped(path, SPEC_CAP).map_err(|e| {
+        ErrorReport::new(ErrorCode::BadSpecFile, e, "name a file that holds a run specification")
+    })?;
     let stated: Map<String, Value> = serde_json::from_slice(&bytes).map_err(|e| wrong(e.to_string()))?;
     let mut spec = serde_json::to_value(default_spec(pack)).map_err(|e| wrong(e.to_string()))?;
     for (key, value) in stated {
@@ -115,10 +116,10 @@ fn ask(subject: &Subject, program: &EngineProgram) -> EngineAnswer {
 fn not_checked(problem: PreflightError) -> ErrorReport {
     match problem {
         PreflightError::NoFolder(_) => {
-            error::report("pack-not-found", problem, "give the folder that holds pack.json")
+            ErrorReport::new(ErrorCode::PackNotFound, problem, "give the folder that holds pack.json")
         }
         PreflightError::NoCheck(_) => {
-            error::report("no-such-check", problem, "run all checks; each says its id")
+            ErrorReport::new(ErrorCode::NoSuchCheck, problem, "run all checks; each says its id")
         }
     }
 }
@@ -144,20 +145,26 @@ pub fn preflight_undo(request: &PreflightRequest, id: &str) -> Result<PathBuf, E
 
 fn not_fixed(problem: FixError) -> ErrorReport {
     let (code, hint) = match &problem {
-        FixError::Pack(_) => ("pack-malformed", "correct pack.json first"),
-        FixError::NoFix(_) => ("no-such-fix", "see the check's hint for what to do by hand"),
-        FixError::Unrecognised { .. } => ("fix-unrecognised", "correct the file by hand"),
-        FixError::Outside { .. } => ("fix-outside", "fix the file where it lies, or copy it into the pack"),
-        FixError::ReadOnly(_) => ("fix-read-only", "make the folder writable, or copy the pack"),
-        FixError::BackupInTheWay(_) => ("fix-backup", "move the backup away, then fix again"),
-        FixError::NoBackup(_) => ("undo-no-backup", "nothing was fixed here, or it was taken back already"),
-        FixError::ChangedSince { .. } => {
-            ("undo-changed", "compare the two and put back by hand what you want")
+        FixError::Pack(_) => (ErrorCode::PackMalformed, "correct pack.json first"),
+        FixError::NoFix(_) => (ErrorCode::NoSuchFix, "see the check's hint for what to do by hand"),
+        FixError::Unrecognised { .. } => (ErrorCode::FixUnrecognised, "correct the file by hand"),
+        FixError::Outside { .. } => {
+            (ErrorCode::FixOutside, "fix the file where it lies, or copy it into the pack")
         }
-        FixError::File(_) => ("file", "check the file's permissions"),
-        FixError::Command { .. } => ("fix-command", "run the command in a terminal and see what it says"),
+        FixError::ReadOnly(_) => (ErrorCode::FixReadOnly, "make the folder writable, or copy the pack"),
+        FixError::BackupInTheWay(_) => (ErrorCode::FixBackup, "move the backup away, then fix again"),
+        FixError::NoBackup(_) => {
+            (ErrorCode::UndoNoBackup, "nothing was fixed here, or it was taken back already")
+        }
+        FixError::ChangedSince { .. } => {
+            (ErrorCode::UndoChanged, "compare the two and put back by hand what you want")
+        }
+        FixError::File(_) => (ErrorCode::File, "check the file's permissions"),
+        FixError::Command { .. } => {
+            (ErrorCode::FixCommand, "run the command in a terminal and see what it says")
+        }
     };
-    error::report(code, problem, hint)
+    ErrorReport::new(code, problem, hint)
 }
 
 /// Hashes the files of which the manifest states digests; the check finds the digests from then on. `go_on` is told the
@@ -166,9 +173,9 @@ pub fn preflight_digests(
     pack: &Path,
     go_on: &mut dyn FnMut(DigestProgress) -> bool,
 ) -> Result<(), ErrorReport> {
-    let unusable = |e: PackError| error::report("pack-malformed", e, "correct pack.json");
+    let unusable = |e: PackError| ErrorReport::new(ErrorCode::PackMalformed, e, "correct pack.json");
     let pack = Pack::open(pack).map_err(unusable)?;
-    let unreadable = |e: FileError| error::report("file", e, "copy the pack again");
+    let unreadable = |e: FileError| ErrorReport::new(ErrorCode::FileUnreadable, e, "copy the pack again");
     preflight::hash(&pack, &files::digest_cache(), go_on).map_err(unreadable)
 }
 

@@ -1,6 +1,6 @@
 //! Where the engine's program is.
 
-use crate::{EngineProgram, ErrorReport, error};
+use crate::{EngineProgram, ErrorCode, ErrorReport};
 use std::path::PathBuf;
 
 /// The environment variable that names the program, for installations that keep it elsewhere.
@@ -13,7 +13,7 @@ pub fn program_beside() -> Result<EngineProgram, ErrorReport> {
         return Ok(EngineProgram(PathBuf::from(path)));
     }
     let running = std::env::current_exe().map_err(|e| {
-        error::report("engine-not-found", e, "name the program kakeya-gate in KAKEYA_GATE_PROGRAM")
+        ErrorReport::new(ErrorCode::EngineNotFound, e, "name the program kakeya-gate in KAKEYA_GATE_PROGRAM")
     })?;
     Ok(EngineProgram(running.with_file_name(format!("kakeya-gate{}", std::env::consts::EXE_SUFFIX))))
 }

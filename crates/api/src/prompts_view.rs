@@ -1,6 +1,6 @@
 //! Regenerated prompts of files, or of a dataset that nothing has run yet.
 
-use crate::{ErrorReport, error};
+use crate::{ErrorCode, ErrorReport};
 use evidence::{Audit, Grid, MarkedPrompt, NeedlePrompt, shown_path};
 use niah::{Dataset, PromptVariant, Sample};
 use serde::Serialize;
@@ -79,7 +79,8 @@ pub fn grid(audits: &[Audit], arm: Option<&str>) -> Result<Grid, ErrorReport> {
     Err(match arm.filter(|_| !arms.is_empty()) {
         Some(arm) => {
             let names = arms.into_iter().collect::<Vec<_>>().join(", ");
-            error::report("no-arm", format!("no file holds an arm {arm}"), &format!("choose among {names}"))
+            let message = format!("no file holds an arm {arm}; there are {names}");
+            ErrorReport::new(ErrorCode::NoArm, message, "choose one of these")
         }
         None => no_needles(),
     })
@@ -87,14 +88,16 @@ pub fn grid(audits: &[Audit], arm: Option<&str>) -> Result<Grid, ErrorReport> {
 
 fn no_needles() -> ErrorReport {
     let message = "none of the files holds needle evidence whose prompts can be regenerated";
-    error::report("no-needles", message, "give a file of a needle run, or a seed and a rung")
+    ErrorReport::new(ErrorCode::NoNeedles, message, "give a file of a needle run, or a seed and a rung")
 }
 
 /// The prompts of a dataset.
 pub fn prompts_of_dataset(dataset: &Dataset, choice: PromptChoice) -> Result<PromptsView, ErrorReport> {
     let samples: Vec<Sample> = dataset
         .samples()
-        .map_err(|e| error::report("dataset", e, "give a rung or bounds from which a dataset can be made"))?
+        .map_err(|e| {
+            ErrorReport::new(ErrorCode::Dataset, e, "give a rung or bounds from which a dataset can be made")
+        })?
         .collect();
     let variant = choice.variant.unwrap_or_default();
     Ok(view(vec![PromptSet {
@@ -205,7 +208,7 @@ fn marked(
     let sample = samples.get(index).ok_or_else(|| {
         let message =
             format!("there is no sample {index}: the dataset has {}, counted from 0", samples.len());
-        error::report("no-sample", message, "choose an index from the list")
+        ErrorReport::new(ErrorCode::NoSample, message, "choose an index from the list")
     })?;
     Ok(Some(MarkedPrompt::new(sample, variant)))
 }

@@ -1,6 +1,6 @@
 //! The journal, as front ends see it.
 
-use crate::{ErrorReport, error};
+use crate::{ErrorCode, ErrorReport};
 use protocol::RunSpec;
 use runs::{Begin, Journal, JournalledRun, RunError, Shard, Target};
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ const DATA_VARIABLE: &str = "KAKEYA_GATE_DATA";
 pub fn data_folder() -> Result<PathBuf, ErrorReport> {
     let named = std::env::var_os(DATA_VARIABLE).filter(|named| !named.is_empty()).map(PathBuf::from);
     named.or_else(|| Some(dirs::data_dir()?.join("kakeya-gate"))).ok_or_else(|| {
-        error::report(
-            "no-data-folder",
+        ErrorReport::new(
+            ErrorCode::NoDataFolder,
             "this system names no folder for data",
             "name one in KAKEYA_GATE_DATA",
         )

@@ -1,6 +1,6 @@
 //! Places for runs: added once, tested whenever asked.
 
-use crate::{ErrorReport, error};
+use crate::{ErrorCode, ErrorReport};
 use preflight::Check;
 use preflight::worker::WorkerFacts;
 use runs::ssh::{self, HostKey, Machine, Probe, SshError};
@@ -83,5 +83,7 @@ fn facts(probe: &Probe) -> WorkerFacts<'_> {
 /// A host that can be the name of a target.
 fn named(host: &str) -> Result<Target, ErrorReport> {
     let hint = "write HOST, USER@HOST or an alias of your ssh configuration";
-    format!("ssh:{host}").parse().map_err(|e: runs::TargetError| error::report("bad-target", e, hint))
+    format!("ssh:{host}")
+        .parse()
+        .map_err(|e: runs::TargetError| ErrorReport::new(ErrorCode::BadTarget, e, hint))
 }

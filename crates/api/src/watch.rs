@@ -1,6 +1,6 @@
 //! Watching a workspace: whoever has it open hears when something in it has changed.
 
-use crate::{ErrorReport, error};
+use crate::{ErrorCode, ErrorReport};
 use evidence::SKIPPED_FOLDERS;
 use notify::event::{EventKind, ModifyKind};
 use notify::{Event, RecursiveMode, Watcher};
@@ -34,7 +34,7 @@ pub(crate) fn watch(root: &Path, told: &dyn Fn(Watched) -> bool) -> Result<(), E
     let unwatched = |e: notify::Error| {
         let hint =
             "read the folder again by hand after changes; many systems limit how many folders are watched";
-        error::report("not-watched", format!("{} cannot be watched: {e}", root.display()), hint)
+        ErrorReport::new(ErrorCode::NotWatched, format!("{} cannot be watched: {e}", root.display()), hint)
     };
     let hear = move |event: notify::Result<Event>| {
         // After an error nobody knows what was missed.

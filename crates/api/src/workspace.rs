@@ -1,6 +1,6 @@
 //! A workspace: any folder with model packs and evidence in it.
 
-use crate::{ErrorReport, error};
+use crate::{ErrorCode, ErrorReport};
 use niah::{PromptVariant, Rung};
 use protocol::{Arm, Backend, Decode, Pack, Restore, RunSpec};
 use serde::Serialize;
@@ -59,8 +59,8 @@ pub struct FThetaEntry {
 /// Looks through a folder.
 pub fn open_workspace(folder: &Path) -> Result<Workspace, ErrorReport> {
     let root = folder.canonicalize().ok().filter(|root| root.is_dir()).ok_or_else(|| {
-        error::report(
-            "no-workspace",
+        ErrorReport::new(
+            ErrorCode::NoWorkspace,
             format!("{} is no folder", folder.display()),
             "choose a folder that exists",
         )

@@ -7,8 +7,8 @@ use crate::arguments::{
 use crate::progress::{Board, bytes_bar, files_bar};
 use crate::text;
 use api::{
-    AuditDocument, Begin, Cancel, CompareDocument, ErrorReport, Export, PreflightRequest, PromptChoice, Run,
-    Target,
+    AuditDocument, Begin, Cancel, CompareDocument, ErrorCode, ErrorReport, Export, PreflightRequest,
+    PromptChoice, Run, Target,
 };
 use evidence::{Audit, GateVerdict, Language, Scan, Severity};
 use preflight::Fixed;
@@ -30,24 +30,23 @@ pub(crate) fn complain(error: &ErrorReport) -> ExitCode {
     ExitCode::from(2)
 }
 
-pub(crate) fn failed(code: &str, message: impl ToString, hint: &str) -> ErrorReport {
-    ErrorReport { code: code.to_owned(), message: message.to_string(), hint: hint.to_owned() }
-}
-
 /// Prints a result. A closed pipe (`| head`) is no error.
 pub(crate) fn print(text: &str) -> Result<(), ErrorReport> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(failed("output", format!("cannot write the result: {e}"), "check where standard output goes"))
-        }
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(ErrorReport::new(
+            ErrorCode::Output,
+            format!("cannot write the result: {e}"),
+            "check where standard output goes",
+        )),
         _ => Ok(()),
     }
 }
 
 pub(crate) fn json(value: &impl Serialize) -> Result<String, ErrorReport> {
-    let text = serde_json::to_string_pretty(value)
-        .map_err(|e| failed("output", e, "this is a fault of the program; please report it"))?;
+    let text = serde_json::to_string_pretty(value).map_err(|e| {
+        ErrorReport::new(ErrorCode::Output, e, "this is a fault of the program; please report it")
+    })?;
     Ok(text + "\n")
 }
 
@@ -119,14 +118,16 @@ pub(crate) fn cancel_on_signal() -> Result<Cancel, ErrorReport> {
     let cancel = Cancel::default();
     let stop = cancel.clone();
     ctrlc::set_handler(move || stop.cancel())
-        .map_err(|e| failed("signal", e, "start the program from an ordinary terminal"))?;
+        .map_err(|e| ErrorReport::new(ErrorCode::Signal, e, "start the program from an ordinary terminal"))?;
     Ok(cancel)
 }
 
 /// Runs on every target at once; the first error counts once all have ended.
 pub(crate) fn run(args: &RunArgs) -> Outcome {
     let cancel = cancel_on_signal()?;
-    let spec = args.spec().map_err(|e| failed("bad-spec", e, "correct the setting and start again"))?;
+    let spec = args
+        .spec()
+        .map_err(|e| ErrorReport::new(ErrorCode::BadSpec, e, "correct the setting and start again"))?;
     let (data, program) = (api::data_folder()?, api::program_beside()?);
     let board = Board::new(args.quiet, args.targets.len() > 1);
     let runs: Vec<Run> = args
@@ -282,10 +283,9 @@ pub(crate) fn report(args: &ReportArgs) -> Outcome {
 
 pub(crate) fn selftest(args: &SelftestArgs) -> Outcome {
     let from_environment = || Some(PathBuf::from(std::env::var_os("KAKEYA_GATE_REFERENCE")?).join("golden"));
-    let golden =
-        args.golden.clone().or_else(from_environment).ok_or_else(|| {
-            failed("no-goldens", "no folder of reference outputs is given", "add --golden DIR")
-        })?;
+    let golden = args.golden.clone().or_else(from_environment).ok_or_else(|| {
+        ErrorReport::new(ErrorCode::NoGoldens, "no folder of reference outputs is given", "add --golden DIR")
+    })?;
     let backend = args.backend.into();
     let device = device(args.device, backend);
     let mut written = Ok(());
@@ -303,11 +303,12 @@ pub(crate) fn selftest(args: &SelftestArgs) -> Outcome {
 pub(crate) fn serve(args: &ServeArgs) -> Outcome {
     if !serve::has_pages() {
         let hint = "run: npm --prefix ui ci && npm --prefix ui run build, then build the program again";
-        return Err(failed("no-pages", "this program was built without its pages", hint));
+        return Err(ErrorReport::new(ErrorCode::NoPages, "this program was built without its pages", hint));
     }
     eprintln!("open this address in a browser; each opens one page. Stop with Ctrl-C.");
     let say = |address: &str| drop(print(&format!("{address}\n")));
-    serve::serve(args.port, args.workspace.clone(), say)
-        .map_err(|e| failed("serve", e, "choose another port, or leave --port out to take a free one"))?;
+    serve::serve(args.port, args.workspace.clone(), say).map_err(|e| {
+        ErrorReport::new(ErrorCode::Serve, e, "choose another port, or leave --port out to take a free one")
+    })?;
     Ok(ExitCode::SUCCESS)
 }

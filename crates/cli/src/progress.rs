@@ -81,7 +81,7 @@ impl Progress {
                     self.say(&format!("{reused} of {trials} trials are in the journal already"));
                 }
             }
-            RunEvent::Notice { line } => self.say(&line),
+            RunEvent::Notice { line } => self.say(line.en()),
             RunEvent::Loaded { pack } => {
                 self.say(&format!("{} · {} layers · {}", pack.name, pack.layers.len(), pack.compute_dtype));
             }

@@ -1,9 +1,9 @@
 //! Machines for runs: added with their key, tested, listed, forgotten.
 
 use crate::arguments::{TargetCommand, TextOrJson};
-use crate::commands::{Outcome, failed, holds, json, print};
+use crate::commands::{Outcome, holds, json, print};
 use crate::text;
-use api::{ErrorReport, HostKey, Machine};
+use api::{ErrorCode, ErrorReport, HostKey, Machine};
 use preflight::Status;
 use std::io::{BufRead, IsTerminal};
 use std::path::Path;
@@ -31,9 +31,11 @@ pub(crate) fn target(command: &TargetCommand) -> Outcome {
         }
         TargetCommand::Remove { host } => match api::remove_target(&data, host)? {
             true => Ok(ExitCode::SUCCESS),
-            false => {
-                Err(failed("no-target", format!("{host} is no target"), "see `kakeya-gate target list`"))
-            }
+            false => Err(ErrorReport::new(
+                ErrorCode::NoTarget,
+                format!("{host} is no target"),
+                "see `kakeya-gate target list`",
+            )),
         },
     }
 }
@@ -53,8 +55,8 @@ fn approve(host: &str, key: &HostKey, wanted: Option<&str>) -> Result<(), ErrorR
         return Ok(());
     }
     let refused = |message: String| {
-        failed(
-            "ssh-not-pinned",
+        ErrorReport::new(
+            ErrorCode::SshNotPinned,
             message,
             "ask whoever runs the machine for its fingerprint and give it with --fingerprint",
         )

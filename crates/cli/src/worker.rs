@@ -1,8 +1,8 @@
 //! The engine's protocol on standard input and output, and the worker of a queue.
 
 use crate::arguments::WorkerArgs;
-use crate::commands::{Outcome, cancel_on_signal, failed};
-use api::{EngineProgram, ErrorReport, QueueWorker, WorkerEvent, durable};
+use crate::commands::{Outcome, cancel_on_signal};
+use api::{EngineProgram, ErrorCode, ErrorReport, QueueWorker, WorkerEvent, durable};
 use engine::Durable;
 use protocol::Order;
 use std::path::{Path, PathBuf};
@@ -54,15 +54,16 @@ pub(crate) fn engine(run: Option<&str>) -> Outcome {
         commit: option_env!("KAKEYA_GATE_COMMIT").map(str::to_owned),
         dirty: option_env!("KAKEYA_GATE_DIRTY") == Some("true"),
     };
-    engine::serve(std::io::BufReader::new(std::io::stdin()), std::io::stdout(), identity, here)
-        .map_err(|e| failed("engine", e, "start the engine through the app or `kakeya-gate run`"))?;
+    engine::serve(std::io::BufReader::new(std::io::stdin()), std::io::stdout(), identity, here).map_err(
+        |e| ErrorReport::new(ErrorCode::Engine, e, "start the engine through the app or `kakeya-gate run`"),
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// This very file: what is beside it may be another version.
 fn this_program() -> Result<EngineProgram, ErrorReport> {
     let path = std::env::current_exe()
-        .map_err(|e| failed("engine-not-found", e, "start the program by its path"))?;
+        .map_err(|e| ErrorReport::new(ErrorCode::EngineNotFound, e, "start the program by its path"))?;
     Ok(EngineProgram(path))
 }
 

@@ -1,6 +1,6 @@
 //! What can go wrong in the engine, with what to do about it.
 
-use protocol::{ErrorReport, PackError};
+use protocol::{ErrorCode, ErrorReport, PackError};
 use std::path::PathBuf;
 
 /// A request that could not be carried out.
@@ -103,30 +103,38 @@ impl Error {
     /// The error as the protocol carries it.
     pub fn report(&self) -> ErrorReport {
         let (code, hint) = match self {
-            Self::Pack(PackError::NoFolder(_)) => ("pack-not-found", "give the folder that holds pack.json"),
-            Self::Pack(PackError::MissingPart { .. }) => ("part-not-found", "correct the path in pack.json"),
-            Self::Pack(_) => ("pack-malformed", "correct pack.json"),
-            Self::File(_) => ("file-unreadable", "check that the pack is complete and readable"),
-            Self::Weights { hint, .. } => ("weights-damaged", *hint),
+            Self::Pack(PackError::NoFolder(_)) => {
+                (ErrorCode::PackNotFound, "give the folder that holds pack.json")
+            }
+            Self::Pack(PackError::MissingPart { .. }) => {
+                (ErrorCode::PartNotFound, "correct the path in pack.json")
+            }
+            Self::Pack(_) => (ErrorCode::PackMalformed, "correct pack.json"),
+            Self::File(_) => (ErrorCode::FileUnreadable, "check that the pack is complete and readable"),
+            Self::Weights { hint, .. } => (ErrorCode::WeightsDamaged, *hint),
             Self::Digest { .. } => (
-                "digest-mismatch",
+                ErrorCode::DigestMismatch,
                 "download the file again, or correct sha256 in pack.json if the change is meant",
             ),
             Self::Config { .. } => {
-                ("config-unsupported", "correct the file, or use a model that this program supports")
+                (ErrorCode::ConfigUnsupported, "correct the file, or use a model that this program supports")
             }
             Self::Mismatch { .. } => {
-                ("dimension-mismatch", "use a drafter and f_θ that were made for this verifier")
+                (ErrorCode::DimensionMismatch, "use a drafter and f_θ that were made for this verifier")
             }
-            Self::MissingPart { .. } => ("part-missing", "add the part to pack.json, or leave the arm out"),
-            Self::Tokenizer { .. } => ("tokenizer", "check the tokenizer files of the verifier folder"),
-            Self::Trial(_) => ("trial-malformed", "correct the run specification"),
-            Self::Device { hint, .. } => ("device-unusable", *hint),
+            Self::MissingPart { .. } => {
+                (ErrorCode::PartMissing, "add the part to pack.json, or leave the arm out")
+            }
+            Self::Tokenizer { .. } => {
+                (ErrorCode::Tokenizer, "check the tokenizer files of the verifier folder")
+            }
+            Self::Trial(_) => (ErrorCode::TrialMalformed, "correct the run specification"),
+            Self::Device { hint, .. } => (ErrorCode::DeviceUnusable, *hint),
             Self::Tensor(_) => {
-                ("tensor", "this may be a bug of the program: please report it with the message")
+                (ErrorCode::Tensor, "this may be a bug of the program: please report it with the message")
             }
-            Self::Cancelled => ("cancelled", "start the trial again"),
+            Self::Cancelled => (ErrorCode::TrialCancelled, "start the trial again"),
         };
-        ErrorReport { code: code.into(), message: self.to_string(), hint: hint.into() }
+        ErrorReport::new(code, self, hint)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::library::{self, Loaded};
-use protocol::{ErrorReport, Event, Hello, Host, Order, Request, Trial};
+use protocol::{ErrorCode, ErrorReport, Event, Hello, Host, Order, Request, Trial};
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -100,8 +100,8 @@ fn read(input: impl BufRead, lines: &Sender<Line>) -> std::io::Result<()> {
                 }
                 Ok((request, current.clone()))
             }
-            Err(e) => Err(report(
-                "request-malformed",
+            Err(e) => Err(ErrorReport::new(
+                ErrorCode::RequestMalformed,
                 format!("no request: {e}"),
                 "host and engine may differ in version",
             )),
@@ -163,9 +163,9 @@ impl<W: Write, D: Durable> Session<W, D> {
         let event = match line {
             Err(report) => Event::Failed(report),
             Ok((Request::Hello { protocol }, _)) => self.hello(protocol),
-            Ok(_) if !self.greeted => Event::Failed(report(
-                "hello-missing",
-                "the first request must be hello".into(),
+            Ok(_) if !self.greeted => Event::Failed(ErrorReport::new(
+                ErrorCode::HelloMissing,
+                "the first request must be hello",
                 "send hello first",
             )),
             Ok((Request::Load { pack, backend, device, arms }, _)) => {
@@ -195,8 +195,8 @@ impl<W: Write, D: Durable> Session<W, D> {
     fn hello(&mut self, protocol: u32) -> Event {
         if protocol != protocol::VERSION {
             let message = format!("the host speaks protocol {protocol}, this engine {}", protocol::VERSION);
-            return Event::Failed(report(
-                "protocol-version",
+            return Event::Failed(ErrorReport::new(
+                ErrorCode::ProtocolVersion,
                 message,
                 "use host and engine of the same version",
             ));
@@ -226,7 +226,11 @@ impl<W: Write, D: Durable> Session<W, D> {
 
     fn trial(&mut self, trial: Trial, cancel: &AtomicBool) -> Event {
         let Some(engine) = &mut self.engine else {
-            return Event::Failed(report("pack-not-loaded", "no pack is loaded".into(), "send load first"));
+            return Event::Failed(ErrorReport::new(
+                ErrorCode::PackNotLoaded,
+                "no pack is loaded",
+                "send load first",
+            ));
         };
         let mut progress = |stage, tokens| {
             self.output.send(&Event::Progress { id: trial.id.clone(), stage, tokens });
@@ -271,8 +275,4 @@ fn hello(identity: &Identity) -> Result<Hello, Error> {
             memory_bytes,
         },
     })
-}
-
-fn report(code: &str, message: String, hint: &str) -> ErrorReport {
-    ErrorReport { code: code.into(), message, hint: hint.into() }
 }

@@ -15,7 +15,7 @@ use engine::decode::Models;
 use engine::gemma::{Gemma, Rows};
 use engine::selftest;
 use engine::tokenizer::Tokenizer;
-use protocol::{Arm, ErrorReport};
+use protocol::{Arm, ErrorCode, ErrorReport};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
@@ -272,7 +272,7 @@ fn bad_configurations_are_refused_with_key_and_value() {
         ("quantization_config", json!({"quant_method": "gptq"}), &["quant_method", "\"gptq\""]),
     ] {
         let report = plain.clone().with(key, value.clone()).refusal();
-        assert_eq!(report.code, "config-unsupported", "{key} {value}: {report:?}");
+        assert_eq!(report.code, ErrorCode::ConfigUnsupported, "{key} {value}: {report:?}");
         for word in words.iter().chain(&["config.json"]) {
             assert!(report.message.contains(word), "{key} {value}: {word} is not in {report:?}");
         }
@@ -329,7 +329,7 @@ fn tensors_that_do_not_fit_are_refused_with_file_name_and_both_sides() {
         .affine(4, 32)
         .with("quantization", json!({"bits": 4, "group_size": 64}))
         .refusal();
-    assert_eq!(report.code, "dimension-mismatch");
+    assert_eq!(report.code, ErrorCode::DimensionMismatch);
     assert!(report.message.contains("groups of 64") && report.message.contains("32 elements"), "{report:?}");
 }
 
@@ -474,7 +474,7 @@ fn bad_gguf_files_are_refused() {
     for cut in [whole.len() - 1, whole.len() / 2, 200, 10, 0] {
         std::fs::write(&path, &whole[..cut]).unwrap();
         let report = refusal(folder.path());
-        assert_eq!(report.code, "weights-damaged", "{cut}: {report:?}");
+        assert_eq!(report.code, ErrorCode::WeightsDamaged, "{cut}: {report:?}");
         assert!(report.message.contains("tiny.gguf"), "{report:?}");
     }
     std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();

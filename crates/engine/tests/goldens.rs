@@ -11,7 +11,7 @@ use engine::f_theta::FTheta;
 use engine::gemma::{Gemma, RawKv, Rows};
 use engine::restoration::Projection;
 use engine::tokenizer::Tokenizer;
-use protocol::{Arm, Decode, DrafterEmbeddingScale, Restore, ValueRule};
+use protocol::{Arm, Decode, DrafterEmbeddingScale, ErrorCode, Restore, ValueRule};
 use std::path::Path;
 use support::{Golden, Library, NEVER, captured, close, difference, logits, projected, reference, settings};
 
@@ -247,7 +247,7 @@ fn an_archive_of_pytorch_holds_the_same_as_its_safetensors<B: Library>() {
     }
     std::fs::write(archive.path().join("f_theta_weights.pt"), b"PK no archive").unwrap();
     let error = FTheta::load(b, archive.path()).err().unwrap().report();
-    assert_eq!(error.code, "weights-damaged", "{error:?}");
+    assert_eq!(error.code, ErrorCode::WeightsDamaged, "{error:?}");
 }
 
 fn a_projection_for_another_model_is_refused_with_both_sides<B: Library>() {
@@ -265,7 +265,7 @@ fn a_projection_for_another_model_is_refused_with_both_sides<B: Library>() {
         (&demo, "the drafter's hidden_size is 64", "the verifier's is 128"),
     ] {
         let report = f_theta.check(&drafter, verifier).unwrap_err().report();
-        assert_eq!(report.code, "dimension-mismatch");
+        assert_eq!(report.code, ErrorCode::DimensionMismatch);
         assert!(report.message.contains(left) && report.message.contains(right), "{report:?}");
     }
     let other = Drafter::load(&b, &root.join("demo-pack/drafter")).unwrap();

@@ -4,7 +4,9 @@
 
 use engine::{Durable, Identity, serve};
 use niah::{PromptVariant, Rung, Score};
-use protocol::{Arm, Backend, Decode, Device, ErrorReport, Event, Order, Request, Restore, TrialResult};
+use protocol::{
+    Arm, Backend, Decode, Device, ErrorCode, ErrorReport, Event, Order, Request, Restore, TrialResult,
+};
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write, pipe};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
@@ -79,7 +81,7 @@ impl Host {
         self.answer()
     }
 
-    fn code(&mut self, request: &Request) -> String {
+    fn code(&mut self, request: &Request) -> ErrorCode {
         match self.ask(request) {
             Event::Failed(report) => report.code,
             other => panic!("{other:?}"),
@@ -179,7 +181,7 @@ fn mlx_answers_where_this_program_has_it_and_is_refused_elsewhere() {
     let told = hello.backends.into_iter().find(|info| info.backend == backend);
     let mut load =
         |device| host.ask(&Request::Load { pack: demo_pack(), backend, device, arms: Arm::ALL.into() });
-    let refused = |event| matches!(event, Event::Failed(report) if report.code == "device-unusable");
+    let refused = |event| matches!(event, Event::Failed(report) if report.code == ErrorCode::DeviceUnusable);
     assert!(refused(load(Device::Cuda)));
     if !cfg!(any(feature = "mlx", target_os = "macos")) {
         assert_eq!(told, None);
@@ -240,13 +242,13 @@ fn a_trial_is_given_up_in_the_middle_and_the_next_one_runs() {
 #[test]
 fn requests_out_of_turn_are_refused_by_name() {
     let mut host = Host::start();
-    assert_eq!(host.code(&load(&demo_pack())), "hello-missing");
-    assert_eq!(host.code(&Request::Hello { protocol: protocol::VERSION + 1 }), "protocol-version");
+    assert_eq!(host.code(&load(&demo_pack())), ErrorCode::HelloMissing);
+    assert_eq!(host.code(&Request::Hello { protocol: protocol::VERSION + 1 }), ErrorCode::ProtocolVersion);
     assert!(matches!(host.ask(&Request::Hello { protocol: protocol::VERSION }), Event::Hello(_)));
-    assert_eq!(host.code(&trial(Arm::Oracle, "hello")), "pack-not-loaded");
-    assert_eq!(host.code(&load(Path::new("no/such/pack"))), "pack-not-found");
+    assert_eq!(host.code(&trial(Arm::Oracle, "hello")), ErrorCode::PackNotLoaded);
+    assert_eq!(host.code(&load(Path::new("no/such/pack"))), ErrorCode::PackNotFound);
     writeln!(host.to, "no json").unwrap();
-    assert!(matches!(host.answer(), Event::Failed(report) if report.code == "request-malformed"));
+    assert!(matches!(host.answer(), Event::Failed(report) if report.code == ErrorCode::RequestMalformed));
     host.end();
 }
 
@@ -290,7 +292,7 @@ fn a_file_that_is_not_the_one_of_the_manifest_is_refused_by_name() {
     let folder = altered(true, "drafter/config.json", space);
     let mut host = Host::greeted();
     let Event::Failed(report) = host.ask(&load(folder.path())) else { panic!("loaded") };
-    assert_eq!(report.code, "digest-mismatch");
+    assert_eq!(report.code, ErrorCode::DigestMismatch);
     assert!(report.message.contains("drafter/config.json"), "{report:?}");
     host.end();
 }
@@ -307,7 +309,7 @@ fn raw_prompts_need_no_chat_template() {
     assert!(matches!(host.ask(&load(folder.path())), Event::Loaded(_)));
     let Request::Trial(mut raw) = trial(Arm::Oracle, "hello") else { panic!("no trial") };
     raw.variant = PromptVariant::Raw;
-    assert_eq!(host.code(&trial(Arm::Oracle, "hello")), "tokenizer");
+    assert_eq!(host.code(&trial(Arm::Oracle, "hello")), ErrorCode::Tokenizer);
     let answer = host.ask(&Request::Trial(raw));
     assert!(matches!(answer, Event::Done(_)), "{answer:?}");
     host.end();
@@ -323,7 +325,7 @@ fn damaged_weights_are_named_with_what_to_do() {
         (broken(weights, |_| pointer.to_vec()), "Git LFS pointer"),
         (broken(weights, |_| vec![255; 64]), "header"),
     ] {
-        assert_eq!(damaged.code, "weights-damaged");
+        assert_eq!(damaged.code, ErrorCode::WeightsDamaged);
         assert!(
             damaged.message.contains(words) && damaged.message.contains("model.safetensors"),
             "{damaged:?}"
@@ -337,10 +339,10 @@ fn parts_that_do_not_belong_together_name_both_sides() {
         move |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replace(from, to).into_bytes()
     };
     let wrong = broken("drafter/config.json", swap("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1"));
-    assert_eq!(wrong.code, "dimension-mismatch");
+    assert_eq!(wrong.code, ErrorCode::DimensionMismatch);
     assert!(wrong.message.contains("2 layers") && wrong.message.contains("1 layers"), "{wrong:?}");
     let lacking = broken("verifier/config.json", swap("\"sliding_window\"", "\"no_window\""));
-    assert_eq!(lacking.code, "config-unsupported");
+    assert_eq!(lacking.code, ErrorCode::ConfigUnsupported);
     assert!(lacking.message.contains("sliding_window"), "{lacking:?}");
 }
 

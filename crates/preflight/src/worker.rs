@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn every_row_has_its_title_and_reason_in_chinese() {
-        let error = ErrorReport { code: "gone".into(), message: "gone".into(), hint: String::new() };
+        let error = ErrorReport::new(protocol::ErrorCode::SshUnreachable, "gone", "");
         for row in unreachable(&error, 0.0) {
             for text in [row.title, row.why] {
                 assert_ne!(text.en(), text.said(Language::Zh));

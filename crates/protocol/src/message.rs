@@ -1,6 +1,6 @@
 //! The messages between a host and an engine.
 
-use crate::{Arm, Backend, Decode, Device, Inspection, RunSpec};
+use crate::{Arm, Backend, Decode, Device, ErrorReport, Inspection, RunSpec};
 use niah::PromptVariant;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -544,16 +544,4 @@ pub struct DeviceMemory {
     pub used_bytes: Option<u64>,
     /// All memory of the device, bytes; that of the machine where both share it.
     pub total_bytes: u64,
-}
-
-/// An error with what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, TS, thiserror::Error)]
-#[error("{message}")]
-pub struct ErrorReport {
-    /// Stable, for programs: `pack-not-found`, `dimension-mismatch`, …
-    pub code: String,
-    /// What happened and where.
-    pub message: String,
-    /// What to do.
-    pub hint: String,
 }

@@ -3,7 +3,9 @@
 
 use niah::{PromptVariant, Rung};
 use proptest::prelude::*;
-use protocol::{Arm, Backend, Decode, Device, ErrorReport, Event, Pack, Request, RunSpec, Stage, Trial};
+use protocol::{
+    Arm, Backend, Decode, Device, ErrorCode, ErrorReport, Event, Pack, Request, RunSpec, Stage, Trial,
+};
 use std::fs;
 
 fn spec() -> RunSpec {
@@ -86,10 +88,19 @@ fn a_message_is_one_tagged_line() {
         "{line}"
     );
     assert_eq!(serde_json::from_str::<Request>(&line).unwrap(), trial);
-    let failed = Event::Failed(ErrorReport { code: "c".into(), message: "m".into(), hint: "h".into() });
+    let failed = Event::Failed(ErrorReport::new(ErrorCode::PackNotFound, "m", "h"));
     let line = serde_json::to_string(&failed).unwrap();
-    assert_eq!(line, r#"{"type":"failed","code":"c","message":"m","hint":"h"}"#);
+    assert_eq!(line, r#"{"type":"failed","code":"pack-not-found","message":"m","hint":"h"}"#);
     assert_eq!(serde_json::from_str::<Event>(&line).unwrap(), failed);
+}
+
+#[test]
+fn a_code_reads_as_it_is_written() {
+    for code in ErrorCode::ALL {
+        let word = serde_json::to_string(code).unwrap();
+        assert_eq!(word, format!("\"{code}\""));
+        assert_eq!(serde_json::from_str::<ErrorCode>(&word).unwrap(), *code);
+    }
 }
 
 #[test]
@@ -152,6 +163,12 @@ proptest! {
     fn hostile_lines_are_errors_never_panics(line in ".{0,200}") {
         let _ = serde_json::from_str::<Request>(&line);
         let _ = serde_json::from_str::<Event>(&line);
+    }
+
+    #[test]
+    fn a_code_of_another_version_is_no_error(word in "[a-z-]{0,30}") {
+        let code: ErrorCode = serde_json::from_value(word.as_str().into()).unwrap();
+        prop_assert!(code == ErrorCode::Unknown || code.to_string() == word);
     }
 
     #[test]

@@ -4,9 +4,9 @@ use crate::assemble::{self, Order, RunFacts, RungResults};
 use crate::event::{ArmRecall, RestoredBrief, RunEvent, TrialOutcome};
 use crate::journal::{Answerer, Finished, Journal};
 use crate::plan::{Planned, RungPlan};
-use crate::target::Opened;
+use crate::target::{Opened, Told};
 use crate::{Cancel, RunError, Shard, shards, sweep};
-use evidence::stats;
+use evidence::{Text, stats};
 use jiff::Timestamp;
 use niah::Score;
 use protocol::{Record, TrialResult};
@@ -107,8 +107,16 @@ impl<'a> Book<'a> {
         Ok(())
     }
 
-    /// Takes one record of whoever answers.
-    pub(crate) fn take(&mut self, number: u64, record: Record) -> Result<(), RunError> {
+    /// Takes what whoever answers tells.
+    pub(crate) fn take(&mut self, number: u64, told: Told) -> Result<(), RunError> {
+        match told {
+            Told::Record(record) => self.record(number, record)?,
+            Told::Notice(line) => (self.watch)(RunEvent::Notice { line }),
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, number: u64, record: Record) -> Result<(), RunError> {
         match record {
             Record::Loaded { hello, pack } => {
                 let answerer = Answerer { hello: *hello, pack: *pack };
@@ -133,7 +141,7 @@ impl<'a> Book<'a> {
                 (self.watch)(RunEvent::Memory { at_s, resident_bytes });
             }
             Record::Done { id, result } => self.done(number, &id, *result)?,
-            Record::Notice { line } => (self.watch)(RunEvent::Notice { line }),
+            Record::Notice { line } => (self.watch)(RunEvent::Notice { line: Text::same(line) }),
             Record::Ended { .. } => {}
         }
         Ok(())

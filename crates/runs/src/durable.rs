@@ -168,7 +168,8 @@ fn answer(
         planned.into_iter().filter(|planned| !finished.contains_key(planned.id())).collect();
     let mut worker = 0;
     let mut told: Option<Instant> = None;
-    local.answer(&open, 0, cancel, &mut |_, record| {
+    local.answer(&open, 0, cancel, &mut |_, said| {
+        let record = Record::from(said);
         match &record {
             Record::Done { id, result } => {
                 return Ok(journal.commit_and_append(&order.run, id, worker, result)?);

@@ -4,7 +4,7 @@ use crate::journal::JournalError;
 use crate::ssh::SshError;
 use files::FileError;
 use niah::DatasetError;
-use protocol::{ErrorReport, SpecError};
+use protocol::{ErrorCode, ErrorReport, SpecError};
 use std::path::PathBuf;
 
 /// A run that ended before its last trial. What was finished is in the journal, and evidence of rungs that were complete
@@ -117,41 +117,49 @@ impl From<&RunError> for ErrorReport {
     fn from(error: &RunError) -> Self {
         let (code, hint) = match error {
             RunError::Engine(report) => return report.clone(),
-            RunError::Spec(_) | RunError::Dataset(_) => ("bad-spec", "correct the setting and start again"),
+            RunError::Spec(_) | RunError::Dataset(_) => {
+                (ErrorCode::BadSpec, "correct the setting and start again")
+            }
             RunError::NotStarted { .. } => (
-                "engine-not-started",
+                ErrorCode::EngineNotStarted,
                 "build or install the program kakeya-gate, or name it in KAKEYA_GATE_PROGRAM",
             ),
             RunError::Lost { .. } => {
-                ("engine-lost", "start the run again; a crash in the same place is worth a report")
+                (ErrorCode::EngineLost, "start the run again; a crash in the same place is worth a report")
             }
-            RunError::Garbled(_) => ("engine-garbled", "use an engine of the same version as this program"),
-            RunError::File(_) => ("file", "check the folder's permissions and free space"),
+            RunError::Garbled(_) => {
+                (ErrorCode::EngineGarbled, "use an engine of the same version as this program")
+            }
+            RunError::File(_) => (ErrorCode::File, "check the folder's permissions and free space"),
             RunError::Journal(error) if error.is_full() => (
-                "disk-full",
+                ErrorCode::DiskFull,
                 "free some space, then continue the run with --resume; nothing that was finished is lost",
             ),
-            RunError::Journal(_) => {
-                ("journal", "check the data folder's permissions, or name another one in KAKEYA_GATE_DATA")
+            RunError::Journal(JournalError::NoRun(_)) => {
+                (ErrorCode::NoRun, "look at the list of runs again: it may have been discarded meanwhile")
             }
-            RunError::Busy(_) => ("run-busy", "wait for it, or stop it where it was started"),
-            RunError::Incomplete { .. } => ("run-incomplete", "continue the run with --resume"),
+            RunError::Journal(_) => (
+                ErrorCode::Journal,
+                "check the data folder's permissions, or name another one in KAKEYA_GATE_DATA",
+            ),
+            RunError::Busy(_) => (ErrorCode::RunBusy, "wait for it, or stop it where it was started"),
+            RunError::Incomplete { .. } => (ErrorCode::RunIncomplete, "continue the run with --resume"),
             RunError::Ssh(error) => (error.code(), error.hint()),
             RunError::Queue { .. } => (
-                "queue",
+                ErrorCode::Queue,
                 "check that the server runs with JetStream, its address, and the credentials; then continue with --resume",
             ),
             RunError::DeadLetters { .. } => {
-                ("dead-letters", "look at the workers' logs, then continue the run with --resume")
+                (ErrorCode::DeadLetters, "look at the workers' logs, then continue the run with --resume")
             }
             RunError::NoPack { .. } => (
-                "pack-not-there",
+                ErrorCode::PackNotThere,
                 "copy the pack into one of the packs folders there; packs do not travel by themselves",
             ),
-            RunError::Shards { .. } => ("shards", "give every shard of one run, each once"),
-            RunError::Paused => ("paused", "continue the run with --resume when it suits you"),
-            RunError::Cancelled => ("cancelled", "continue the run with --resume when it suits you"),
+            RunError::Shards { .. } => (ErrorCode::Shards, "give every shard of one run, each once"),
+            RunError::Paused => (ErrorCode::Paused, "continue the run with --resume when it suits you"),
+            RunError::Cancelled => (ErrorCode::Cancelled, "continue the run with --resume when it suits you"),
         };
-        Self { code: code.into(), message: error.to_string(), hint: hint.into() }
+        Self::new(code, error, hint)
     }
 }

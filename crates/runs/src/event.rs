@@ -1,6 +1,7 @@
 //! What a run tells whoever watches it.
 
 use crate::Target;
+use evidence::Text;
 use protocol::{Arm, Fidelity, LoadedPack, Stage};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -80,7 +81,7 @@ pub enum RunEvent {
     /// Something that a person should read: an engine that was started again, a connection that was lost.
     Notice {
         /// One line.
-        line: String,
+        line: Text,
     },
     /// A rung is complete and its evidence files written.
     RungDone {

@@ -61,9 +61,10 @@ fn paces(journal: &Journal, spec: &RunSpec, target: &Target) -> Result<Vec<Pace>
         // The pack may have been another one before; what lies in the folder now was most likely loaded last.
         let latest: &Option<String> = latest.get_or_insert_with(|| packs.last().cloned());
         // What was taken over from another run counts there.
-        let own = journal.finished(&run.id)?.into_values().filter(|finished| {
-            finished.origin == run.id && packs.get(finished.worker) == latest.as_ref()
-        });
+        let own = journal
+            .finished(&run.id)?
+            .into_values()
+            .filter(|finished| finished.origin == run.id && packs.get(finished.worker) == latest.as_ref());
         paces.extend(own.map(|finished| Pace {
             arm: finished.result.arm,
             prompt_tokens: finished.result.prompt_tokens,

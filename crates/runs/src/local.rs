@@ -2,8 +2,9 @@
 
 use crate::engine::{Engine, EngineProgram};
 use crate::plan::{Build, Planned};
-use crate::target::{Answers, Opened, Take};
+use crate::target::{Answers, Opened, Take, Told};
 use crate::{Cancel, RunError};
+use evidence::text;
 use protocol::{Event, Hello, LoadedPack, Record, Request, RunSpec, TrialResult};
 use std::time::{Duration, Instant};
 
@@ -73,14 +74,15 @@ impl Answers for Local<'_> {
                 };
                 if !std::mem::replace(&mut told, true) {
                     let (hello, pack) = (Box::new(ready.hello.clone()), Box::new(ready.pack.clone()));
-                    take(0, Record::Loaded { hello, pack })?;
+                    take(0, Told::Record(Record::Loaded { hello, pack }))?;
                 }
                 match answer_one(&mut ready.engine, planned, cancel, take) {
                     Ok(()) => break,
                     Err(error @ RunError::Lost { .. }) if lost + 1 < ATTEMPTS => {
                         lost += 1;
                         (self.ready, told) = (None, false);
-                        take(0, Record::Notice { line: format!("{error}; started again") })?;
+                        let line = text!("{error}; started again", "引擎已重新启动：{error}");
+                        take(0, Told::Notice(line))?;
                     }
                     Err(error) => return Err(error),
                 }
@@ -92,15 +94,16 @@ impl Answers for Local<'_> {
 
 fn answer_one(engine: &mut Engine, planned: &Planned, cancel: &Cancel, take: Take) -> Result<(), RunError> {
     let id = planned.id();
-    take(0, Record::Started { id: id.to_owned() })?;
+    take(0, Told::Record(Record::Started { id: id.to_owned() }))?;
     engine.send(&Request::Trial(planned.trial.clone()))?;
     let doing = format!("answering rung {}, sample {}, {}", planned.rung.0, planned.sample, planned.arm);
     let done = |event| match event {
         Event::Done(result) if result.id == id => Some(result),
         _ => None,
     };
-    let result: TrialResult = wait(engine, &doing, cancel, &mut |record| take(0, record), done)?;
-    take(0, Record::Done { id: id.to_owned(), result: Box::new(result) })
+    let result: TrialResult =
+        wait(engine, &doing, cancel, &mut |record| take(0, Told::Record(record)), done)?;
+    take(0, Told::Record(Record::Done { id: id.to_owned(), result: Box::new(result) }))
 }
 
 /// Waits for the event that `wanted` takes; passes progress on; obeys the cancel flag.

@@ -12,8 +12,9 @@ pub use worker::{QueueWorker, WorkerEvent};
 use crate::engine::{Engine, EngineProgram};
 use crate::local::GLANCE;
 use crate::plan::{Build, Planned};
-use crate::target::{Answers, Opened, Take};
+use crate::target::{Answers, Opened, Take, Told};
 use crate::{Cancel, RunError, digest_of};
+use evidence::{Text, text};
 use futures_util::StreamExt;
 use link::{ALL, Advisory, Answer, DELIVERIES, Dead, Link, Ticket, kind, live, results, trials};
 use protocol::{Arm, Record, RunSpec};
@@ -127,8 +128,10 @@ impl Open {
                     let number = message.info().map(|info| info.stream_sequence).unwrap_or(0);
                     if let Some(answer) = self.checked(&message.payload, take)? {
                         open.remove(answer.id.as_str());
-                        take(0, Record::Loaded { hello: answer.hello, pack: answer.loaded })?;
-                        take(number, Record::Done { id: answer.id, result: answer.result })?;
+                        let loaded = Record::Loaded { hello: answer.hello, pack: answer.loaded };
+                        take(0, Told::Record(loaded))?;
+                        let done = Record::Done { id: answer.id, result: answer.result };
+                        take(number, Told::Record(done))?;
                     }
                     continue;
                 }
@@ -138,7 +141,7 @@ impl Open {
             while let Some(Some(message)) = link.wait(Duration::ZERO, news.next()) {
                 heard = Instant::now();
                 if let Ok(record) = serde_json::from_slice(&message.payload) {
-                    take(0, record)?;
+                    take(0, Told::Record(record))?;
                 }
             }
             while let Some(Some(Ok(message))) = link.wait(Duration::ZERO, advisories.next()) {
@@ -149,19 +152,21 @@ impl Open {
             let known = given_up.len();
             given_up.extend(self.dead_letters(run, before)?.into_iter().skip(known));
             for dead in &given_up[known..] {
-                take(0, Record::Notice { line: given_up_line(planned, dead) })?;
+                take(0, Told::Notice(given_up_line(planned, dead)))?;
             }
             open.retain(|id| given_up.iter().all(|dead| dead.id != *id));
             if heard.elapsed() > NOBODY && !told && !link.is_anybody_there(kind)? {
                 told = true;
                 let Build { version, commit, .. } = &self.build;
                 let commit = commit.as_deref().map_or(String::new(), |commit| format!(" ({commit})"));
-                let line = format!(
+                let line = text!(
                     "nobody takes trials for program {version}{commit} and pack sha256:{}; start `kakeya-gate worker --nats URL` \
                      where that pack is",
+                    "没有人领取程序 {version}{commit}、模型包 sha256:{} 的试验；请在有该模型包的机器上启动 \
+                     `kakeya-gate worker --nats URL`",
                     &self.pack[..12.min(self.pack.len())]
                 );
-                take(0, Record::Notice { line })?;
+                take(0, Told::Notice(line))?;
             }
         }
         match given_up.first() {
@@ -183,22 +188,37 @@ impl Open {
     /// An answer that arrived whole and comes from the program and the pack that were asked for.
     fn checked(&self, payload: &[u8], take: Take) -> Result<Option<Answer>, RunError> {
         let refusal = match serde_json::from_slice::<Answer>(payload) {
-            Err(e) => format!("an answer that cannot be read: {e}"),
-            Ok(answer) if !answer.is_whole() => format!("a damaged answer to trial {}", answer.id),
-            Ok(answer) if answer.build != self.build || answer.loaded.digest != self.pack => {
-                format!("an answer of another program or pack to trial {}", answer.id)
+            Err(e) => {
+                text!("an answer that cannot be read was put aside: {e}", "已搁置一个无法读取的应答：{e}")
             }
+            Ok(answer) if !answer.is_whole() => text!(
+                "a damaged answer to trial {} was put aside",
+                "已搁置试验 {} 的一个损坏的应答",
+                answer.id
+            ),
+            Ok(answer) if answer.build != self.build || answer.loaded.digest != self.pack => text!(
+                "an answer of another program or pack to trial {} was put aside",
+                "已搁置试验 {} 的一个来自其他程序或模型包的应答",
+                answer.id
+            ),
             Ok(answer) => return Ok(Some(answer)),
         };
-        take(0, Record::Notice { line: format!("{refusal} was put aside") })?;
+        take(0, Told::Notice(refusal))?;
         Ok(None)
     }
 }
 /// What is said of a dead letter.
-fn given_up_line(planned: &[&Planned], dead: &Dead) -> String {
+fn given_up_line(planned: &[&Planned], dead: &Dead) -> Text {
     let which = match planned.iter().find(|planned| planned.id() == dead.id) {
-        Some(Planned { rung, sample, arm, .. }) => format!("rung {}, sample {sample}, {arm}", rung.0),
-        None => format!("trial {}", dead.id),
+        Some(Planned { rung, sample, arm, .. }) => {
+            text!("rung {}, sample {sample}, {arm}", "梯级 {}，样本 {sample}，{arm}", rung.0)
+        }
+        None => text!("trial {}", "试验 {}", dead.id),
     };
-    format!("{which}: given up after {DELIVERIES} deliveries: {}", dead.reason)
+    text!(
+        language => "{}: given up after {DELIVERIES} deliveries: {}",
+        "{}：投递 {DELIVERIES} 次后放弃：{}",
+        which.said(language),
+        dead.reason
+    )
 }

@@ -4,9 +4,10 @@ use crate::engine::{Engine, EngineProgram};
 use crate::journal::{Journal, JournalError};
 use crate::local::GLANCE;
 use crate::plan::{Build, Planned};
-use crate::target::{Answers, Opened, Take};
+use crate::target::{Answers, Opened, Take, Told};
 use crate::{Cancel, RunError, find_pack, named_digest};
-use protocol::{Event, FoundPack, Hello, Order, Record, Request, RunSpec, Worker};
+use evidence::text;
+use protocol::{ErrorCode, Event, FoundPack, Hello, Order, Record, Request, RunSpec, Worker};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -157,17 +158,17 @@ pub enum SshError {
 
 impl SshError {
     /// Stable, for programs.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Io { .. } => "ssh",
-            Self::NotPinned(_) => "ssh-not-pinned",
-            Self::WrongKey { .. } => "ssh-wrong-key",
-            Self::Denied { .. } => "ssh-denied",
-            Self::Unreachable { .. } => "ssh-unreachable",
-            Self::NoProgram { .. } => "worker-missing",
-            Self::Version { .. } => "worker-version",
-            Self::Damaged { .. } => "worker-damaged",
-            Self::OtherSystem { .. } => "worker-system",
+            Self::Io { .. } => ErrorCode::Ssh,
+            Self::NotPinned(_) => ErrorCode::SshNotPinned,
+            Self::WrongKey { .. } => ErrorCode::SshWrongKey,
+            Self::Denied { .. } => ErrorCode::SshDenied,
+            Self::Unreachable { .. } => ErrorCode::SshUnreachable,
+            Self::NoProgram { .. } => ErrorCode::WorkerMissing,
+            Self::Version { .. } => ErrorCode::WorkerVersion,
+            Self::Damaged { .. } => ErrorCode::WorkerDamaged,
+            Self::OtherSystem { .. } => ErrorCode::WorkerSystem,
         }
     }
 
@@ -335,7 +336,7 @@ fn explain(machine: &Machine, error: RunError) -> RunError {
             let said = last_words.trim().replace("\n  ", "; ");
             explained(&machine.host, &machine.program, code, said).into()
         }
-        RunError::Engine(report) if report.code == "protocol-version" => SshError::Version {
+        RunError::Engine(report) if report.code == ErrorCode::ProtocolVersion => SshError::Version {
             host: machine.host.clone(),
             theirs: "of another protocol".into(),
             ours: env!("CARGO_PKG_VERSION").into(),
@@ -515,7 +516,7 @@ impl<'a> Ssh<'a> {
                     *after = number;
                     match serde_json::from_str(&text) {
                         Ok(Record::Ended { error }) => ended = Some(error),
-                        Ok(record) => take(number, record)?,
+                        Ok(record) => take(number, Told::Record(record))?,
                         Err(_) => return Err(RunError::Garbled(text.chars().take(200).collect())),
                     }
                 }
@@ -595,7 +596,10 @@ impl Answers for Ssh<'_> {
                 Ok(Followed::ToTheEnd) => return Ok(()),
                 Ok(Followed::Orphaned) if orphaned < ORPHANED => {
                     orphaned += 1;
-                    "the run's process over there is gone; started again".to_owned()
+                    text!(
+                        "the run's process over there is gone; started again",
+                        "那边的运行进程已经不在；已重新启动"
+                    )
                 }
                 Ok(Followed::Orphaned) => {
                     return Err(RunError::Lost {
@@ -607,14 +611,15 @@ impl Answers for Ssh<'_> {
                 }
                 Err(error @ (RunError::Lost { .. } | RunError::Ssh(SshError::Unreachable { .. }))) => {
                     self.engine = None;
-                    format!(
+                    text!(
                         "{error}; the run over there goes on; trying again in {:.0} s",
+                        "连接中断，那边的运行仍在继续；{:.0} 秒后重试：{error}",
                         wait.as_secs_f64()
                     )
                 }
                 Err(error) => return Err(error),
             };
-            take(0, Record::Notice { line })?;
+            take(0, Told::Notice(line))?;
             pause(wait, cancel)?;
             wait = (wait * 2).min(BACK_OFF[1]);
         }

@@ -2,6 +2,7 @@
 
 use crate::plan::{Build, Planned};
 use crate::{Cancel, RunError};
+use evidence::Text;
 use protocol::{Record, RunSpec};
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display, Formatter};
@@ -77,8 +78,26 @@ pub(crate) struct Opened {
     pub pack: String,
 }
 
-/// Where records go, with the number up to which the account of a worker elsewhere has been read; 0 where there is none.
-pub(crate) type Take<'a> = &'a mut dyn FnMut(u64, Record) -> Result<(), RunError>;
+/// What is told while trials are answered.
+pub(crate) enum Told {
+    /// A record, as a worker's account has it.
+    Record(Record),
+    /// Something that a person should read.
+    Notice(Text),
+}
+
+/// A worker's account is English: it does not know who will read it.
+impl From<Told> for Record {
+    fn from(told: Told) -> Self {
+        match told {
+            Told::Record(record) => record,
+            Told::Notice(line) => Self::Notice { line: line.en().to_owned() },
+        }
+    }
+}
+
+/// Where that goes, with the number up to which the account of a worker elsewhere has been read; 0 where there is none.
+pub(crate) type Take<'a> = &'a mut dyn FnMut(u64, Told) -> Result<(), RunError>;
 
 /// Something that answers trials.
 pub(crate) trait Answers {
@@ -98,6 +117,13 @@ pub(crate) trait Answers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_notice_is_english_in_a_workers_account() {
+        let notice = evidence::text!("gone", "不在了");
+        let Record::Notice { line } = Told::Notice(notice).into() else { panic!("a notice stays one") };
+        assert_eq!(line, "gone");
+    }
 
     #[test]
     fn a_target_reads_as_it_is_written() {

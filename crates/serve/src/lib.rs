@@ -9,7 +9,7 @@ mod door;
 mod feed;
 mod pages;
 
-use api::{Call, Desk, ErrorReport, Language, News};
+use api::{Call, Desk, ErrorCode, ErrorReport, Language, News};
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::header::{ACCEPT_LANGUAGE, CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
@@ -99,20 +99,28 @@ struct Key {
 }
 
 /// The key for a token, once.
-async fn session(State(server): State<Arc<Server>>, Json(Token { token }): Json<Token>) -> Response {
-    match server.door.open(&token) {
-        Ok(Some(key)) => Json(Key { key }).into_response(),
-        Ok(None) => refused("this address was used before", "take the address that the program printed last"),
-        Err(error) => refused(&error.to_string(), "start the program again"),
-    }
+async fn session(
+    State(server): State<Arc<Server>>,
+    headers: HeaderMap,
+    Json(Token { token }): Json<Token>,
+) -> Response {
+    let report = match server.door.open(&token) {
+        Ok(Some(key)) => return Json(Key { key }).into_response(),
+        Ok(None) => {
+            let hint = "take the address that the program printed last";
+            ErrorReport::new(ErrorCode::AddressUsed, "this address was used before", hint)
+        }
+        Err(error) => ErrorReport::new(ErrorCode::NoRandomNumbers, error, "start the program again"),
+    };
+    refused(report, language(&headers))
 }
 
 /// The answer to a call, as JSON.
 async fn call(State(server): State<Arc<Server>>, headers: HeaderMap, Json(call): Json<Call>) -> Response {
     if !server.door.knows(&headers) {
-        return not_signed_in();
+        return not_signed_in(&headers);
     }
-    match answer(server, call, reader(&headers), |_| true).await {
+    match answer(server, call, language(&headers), |_| true).await {
         Ok(json) => ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], json).into_response(),
         Err(report) => (StatusCode::UNPROCESSABLE_ENTITY, Json(report)).into_response(),
     }
@@ -124,9 +132,13 @@ struct Feed {
 }
 
 /// Lines of JSON for a page, for as long as it listens: what its calls tell.
-async fn feed(State(server): State<Arc<Server>>, headers: HeaderMap, Json(Feed { feed }): Json<Feed>) -> Response {
+async fn feed(
+    State(server): State<Arc<Server>>,
+    headers: HeaderMap,
+    Json(Feed { feed }): Json<Feed>,
+) -> Response {
     if !server.door.knows(&headers) {
-        return not_signed_in();
+        return not_signed_in(&headers);
     }
     let headers = [(CONTENT_TYPE, "application/x-ndjson"), (CACHE_CONTROL, "no-store")];
     (headers, server.feeds.open(feed)).into_response()
@@ -143,13 +155,15 @@ struct Told {
 /// Takes a call; its news and its answer come through the page's feed.
 async fn told(State(server): State<Arc<Server>>, headers: HeaderMap, Json(told): Json<Told>) -> Response {
     if !server.door.knows(&headers) {
-        return not_signed_in();
+        return not_signed_in(&headers);
     }
     let Told { feed, number, call } = told;
     let Some(sender) = server.feeds.of(&feed) else {
-        return refused("this page has stopped listening", "load the page again");
+        let report =
+            ErrorReport::new(ErrorCode::NoFeed, "the page has stopped listening", "load the page again");
+        return refused(report, language(&headers));
     };
-    let language = reader(&headers);
+    let language = language(&headers);
     tokio::spawn(async move {
         let news = sender.clone();
         let news = move |json: String| news.send(line(number, "news", &json)).is_ok();
@@ -172,25 +186,22 @@ async fn answer(
 ) -> Result<String, ErrorReport> {
     let answered = tokio::task::spawn_blocking(move || server.desk.answer(call, language, &news as News));
     answered.await.unwrap_or_else(|panicked| {
-        Err(ErrorReport {
-            code: "panicked".into(),
-            message: panicked.to_string(),
-            hint: "this is a fault of the program: report it with what you did last".into(),
-        })
+        let hint = "this is a fault of the program: report it with what you did last";
+        Err(api::in_language(ErrorReport::new(ErrorCode::Panicked, panicked, hint), language))
     })
 }
 
-/// The language of whoever reads the page.
-fn reader(headers: &HeaderMap) -> Language {
+fn not_signed_in(headers: &HeaderMap) -> Response {
+    let hint = "open the address that the program printed last";
+    refused(ErrorReport::new(ErrorCode::NotSignedIn, "this page is not signed in", hint), language(headers))
+}
+
+/// The reader's language, as the page states it.
+fn language(headers: &HeaderMap) -> Language {
     let list = headers.get(ACCEPT_LANGUAGE).and_then(|list| list.to_str().ok());
     list.map_or(Language::En, Language::accepted)
 }
 
-fn not_signed_in() -> Response {
-    refused("this page is not signed in", "open the address that the program printed last")
-}
-
-fn refused(message: &str, hint: &str) -> Response {
-    let report = ErrorReport { code: "refused".into(), message: message.to_owned(), hint: hint.to_owned() };
-    (StatusCode::FORBIDDEN, Json(report)).into_response()
+fn refused(report: ErrorReport, language: Language) -> Response {
+    (StatusCode::FORBIDDEN, Json(api::in_language(report, language))).into_response()
 }

@@ -289,7 +289,8 @@ export class Session {
     if (this.pack === null || this.stale) return;
     const { failing, report } = this.checklist;
     const overridable = failing.map(({ id, measured }) => ({ id, measured }));
-    if (report.error) overridable.push({ id: "preflight", measured: report.error.message });
+    // Evidence is English.
+    if (report.error) overridable.push({ id: "preflight", measured: report.error.detail ?? report.error.message });
     if (overridable.length > 0) this.blocked = overridable;
     else await this.#start([]);
   }
@@ -416,6 +417,8 @@ export class Session {
   /** Asks again for what the program says in words: the reader has chosen another language. */
   sayAgain(): void {
     for (const answer of [this.detail, this.comparison, this.gate, this.checklist.report]) void answer.again();
+    if (this.evidence.error || this.evidence.value?.problems.length) void this.evidence.again();
+    if (this.unfinished.value?.some(({ error }) => error)) void this.unfinished.ask(this.backend.unfinishedRuns);
   }
 
   openEvidence(path: string): void {

@@ -252,7 +252,7 @@ fn memory_is_counted_by_kind_and_its_peak_starts_anew() {
 fn other_devices_are_refused_with_what_to_do() {
     let other = if cfg!(target_os = "macos") { protocol::Device::Cuda } else { protocol::Device::Metal };
     let report = Mlx::open(other).unwrap_err().report();
-    assert_eq!(report.code, "device-unusable");
+    assert_eq!(report.code, protocol::ErrorCode::DeviceUnusable);
     assert!(report.hint.contains("--device"), "{report:?}");
 }
 

@@ -4,7 +4,7 @@
 use crate::support::{POINTER, Sandbox, ask, demo_pack, edit, hello, line, row, rows, shard, told};
 use preflight::{EngineAnswer, Status, Subject, checks};
 use proptest::prelude::*;
-use protocol::{Arm, ErrorReport, Restore};
+use protocol::{Arm, ErrorCode, ErrorReport, Restore};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -346,8 +346,7 @@ fn a_digest_is_computed_once() {
 #[test]
 fn an_engine_that_does_not_answer_or_is_another_release() {
     let subject = Subject { pack: demo_pack(), ..Sandbox::new().subject() };
-    let silent =
-        ErrorReport { code: "engine-lost".into(), message: "it died".into(), hint: "start it".into() };
+    let silent = ErrorReport::new(ErrorCode::EngineLost, "it died", "start it");
     let dead = || EngineAnswer {
         host_version: "1.0.0".into(),
         hello: Err(silent.clone()),

@@ -3,7 +3,9 @@
 use evidence::{Language, Text};
 use niah::{PromptVariant, Rung};
 use preflight::{Check, EngineAnswer, PlannedRun, Status, Subject, checks};
-use protocol::{Arm, Backend, BackendInfo, Decode, Device, ErrorReport, Hello, Host, Restore, RunSpec};
+use protocol::{
+    Arm, Backend, BackendInfo, Decode, Device, ErrorCode, ErrorReport, Hello, Host, Restore, RunSpec,
+};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -126,11 +128,7 @@ pub fn hello() -> Hello {
 pub fn ask(subject: &Subject) -> EngineAnswer {
     let spec = subject.run.as_ref().map_or_else(|| spec(&subject.pack), |run| run.spec.clone());
     // Over a pipe the request is text.
-    let sent = serde_json::to_string(&spec).map_err(|e| ErrorReport {
-        code: "engine-garbled".into(),
-        message: e.to_string(),
-        hint: String::new(),
-    });
+    let sent = serde_json::to_string(&spec).map_err(|e| ErrorReport::new(ErrorCode::EngineGarbled, e, ""));
     let inspection = sent.and_then(|_| engine::inspect(&spec).map_err(|e| e.report()));
     EngineAnswer { host_version: VERSION.into(), hello: Ok(hello()), inspection }
 }

@@ -267,9 +267,9 @@ impl<'a> Seat<'a> {
             trial: ticket.trial.clone(),
         };
         let local = self.seated(desk, &spec)?;
-        local.answer(&[&planned], 0, cancel, &mut |_, record| {
+        local.answer(&[&planned], 0, cancel, &mut |_, said| {
             beat(link);
-            match record {
+            match Record::from(said) {
                 Record::Loaded { hello, pack } => found.0 = Some(Answerer { hello: *hello, pack: *pack }),
                 Record::Done { result, .. } => found.1 = Some(*result),
                 Record::Memory { .. } => {}

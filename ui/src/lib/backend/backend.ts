@@ -31,7 +31,7 @@ import type { TargetReport } from "../types/TargetReport";
 import type { Watched } from "../types/Watched";
 import type { Workspace } from "../types/Workspace";
 import { untrack } from "svelte";
-import { look, type Language } from "../look.svelte";
+import { look, t, type Language } from "../look.svelte";
 import type { Asking } from "./asking.svelte";
 import type { Menu } from "../menu";
 
@@ -176,11 +176,11 @@ export function bytesOf(content: Content): Uint8Array<ArrayBuffer> {
 /** Whatever was thrown, as an error that can be shown. */
 export function errorReport(thrown: unknown): ErrorReport {
   if (typeof thrown === "object" && thrown !== null && "code" in thrown && "message" in thrown && "hint" in thrown) {
-    return { code: String(thrown.code), message: String(thrown.message), hint: String(thrown.hint) };
+    return thrown as ErrorReport;
   }
   return {
     code: "unexpected",
     message: thrown instanceof Error ? thrown.message : String(thrown),
-    hint: "Try again; if it happens again, report it with this message.",
+    hint: t().app.unexpectedHint,
   };
 }
