@@ -135,23 +135,28 @@ export async function go(page: Page, place: string): Promise<void> {
   await page.waitForSelector(`main[data-place=${place}]`);
 }
 
-/**
- * Milliseconds that the page's main thread computes while `act` happens in it and until that is painted: its own time,
- * whatever else the machine does meanwhile and however long the program takes to answer.
- */
-export async function computed<T>(page: Page, act: (given: T) => void, given: T): Promise<number> {
+/** Milliseconds that the page's main thread has computed: its own time, whatever else the machine does meanwhile. */
+async function spent(page: Page): Promise<number> {
   const devtools = await page.context().newCDPSession(page);
   await devtools.send("Performance.enable", { timeDomain: "threadTicks" });
-  const spent = async () => {
-    const { metrics } = await devtools.send("Performance.getMetrics");
-    return 1000 * (metrics.find(({ name }) => name === "TaskDuration")?.value ?? NaN);
-  };
-  const before = await spent();
-  await page.evaluate(act as (given: unknown) => void, given);
-  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
-  const after = await spent();
+  const { metrics } = await devtools.send("Performance.getMetrics");
   await devtools.detach();
-  return after - before;
+  return 1000 * (metrics.find(({ name }) => name === "TaskDuration")?.value ?? NaN);
+}
+
+/** What the page computes until `done` resolves. */
+export async function computedUntil(page: Page, done: () => Promise<unknown>): Promise<number> {
+  const before = await spent(page);
+  await done();
+  return (await spent(page)) - before;
+}
+
+/** What it computes while `act` happens in it and until that is painted, however long the program takes to answer. */
+export function computed<T>(page: Page, act: (given: T) => void, given: T): Promise<number> {
+  return computedUntil(page, async () => {
+    await page.evaluate(act as (given: unknown) => void, given);
+    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+  });
 }
 
 /** What things took, milliseconds: of several measurements the least, which other work on the machine disturbed least. */

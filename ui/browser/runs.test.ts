@@ -2,7 +2,7 @@ import { cpSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, expect, test } from "vitest";
 import type { Page } from "playwright-core";
-import { accessible, demoPack, Desk, go, picture, someEvidence, workspace } from "./desk";
+import { accessible, computedUntil, demoPack, Desk, go, picture, someEvidence, workspace } from "./desk";
 
 let desk: Desk | null = null;
 afterEach(async () => {
@@ -158,6 +158,28 @@ test(
     }
   },
   2 * RUN,
+);
+
+/** Milliseconds that the page may compute for a trial, on average. It takes three; when an event looked at every square, it froze. */
+const A_TRIAL = 15;
+
+test(
+  "a page keeps up with a run of thousands of trials, and leaves the machine to it",
+  async () => {
+    desk = await Desk.open(workspace(demoPack));
+    const page = await desk.page();
+    await begin(page, 2000);
+    expect(await page.locator(".cell").count()).toBe(2000 * ARMS.length);
+    const done = async () => Number(/(\d+) of 6000 trials done/.exec((await page.textContent("[role=status]")) ?? "")?.[1] ?? 0);
+    const before = await done();
+    const enough = (n: number) =>
+      Number(/(\d+) of 6000 trials done/.exec(document.querySelector("[role=status]")?.textContent ?? "")?.[1] ?? 0) >= n;
+    const took = await computedUntil(page, () => page.waitForFunction(enough, before + 100, { timeout: RUN }));
+    const trials = (await done()) - before;
+    expect(took / trials, `${took.toFixed(0)} ms for ${trials} trials`).toBeLessThan(A_TRIAL);
+    await picture(page, "run-thousands");
+  },
+  RUN,
 );
 
 test(
