@@ -1,3 +1,4 @@
+import { untrack } from "svelte";
 import { errorReport } from "./backend/backend";
 import type { ErrorReport } from "./types/ErrorReport";
 
@@ -8,11 +9,13 @@ export class Answer<T> {
   busy = $state(false);
   #turn = 0;
   #question: (() => Promise<T>) | null = null;
+  #about: unknown[] | null = null;
 
   /** Asks. When asked again before the answer is there, the older answer is dropped. */
   async ask(question: () => Promise<T>): Promise<void> {
     const turn = ++this.#turn;
     this.#question = question;
+    this.#about = null;
     this.busy = true;
     this.error = null;
     try {
@@ -28,15 +31,30 @@ export class Answer<T> {
     }
   }
 
+  /** Asks unless the last question was about the very same things: a place that is entered again shows what it has shown. */
+  async askAbout(about: unknown[], question: () => Promise<T>): Promise<void> {
+    // Not tracked: an effect that asks must not ask again because it has failed.
+    const failed = untrack(() => this.error) !== null;
+    if (!failed && about.every((part, i) => part === this.#about?.[i])) return;
+    const answered = this.ask(question);
+    this.#about = about;
+    await answered;
+  }
+
   /** Asks the last question again, if there was one: the answer may have changed. */
   async again(): Promise<void> {
-    if (this.#question !== null) await this.ask(this.#question);
+    const about = this.#about;
+    if (this.#question === null) return;
+    const answered = this.ask(this.#question);
+    this.#about = about;
+    await answered;
   }
 
   /** Forgets everything; an open question is dropped. */
   clear(): void {
     this.#turn++;
     this.#question = null;
+    this.#about = null;
     this.value = null;
     this.error = null;
     this.busy = false;
