@@ -66,6 +66,21 @@ fn a_longer_run_takes_over_the_trials_of_a_shorter_one_and_says_so() {
 }
 
 #[test]
+fn an_older_journal_is_brought_up_to_date_and_a_newer_one_is_left_alone() {
+    let (place, pack) = (Place::new(), demo_pack());
+    let pack = pack.to_str().unwrap();
+    let journal = || rusqlite::Connection::open(place.data().join("journal.sqlite")).unwrap();
+    place.succeed(&demo_run(pack, "4", &[]));
+    journal().execute_batch("alter table run drop column reuse; pragma user_version = 1").unwrap();
+    let (_, said) = place.succeed(&demo_run(pack, "6", &["--resume"]));
+    assert!(said.contains("12 of 18 trials are in the journal already"), "{said}");
+    journal().execute_batch("pragma user_version = 9").unwrap();
+    let said = place.fail(&demo_run(pack, "6", &["--resume"]));
+    assert!(said.contains("layout 9"), "{said}");
+    assert_eq!(journal().pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).unwrap(), 9);
+}
+
+#[test]
 fn nobody_continues_a_run_that_goes_on_and_a_cancelled_one_can_be_discarded() {
     let (place, pack) = (Place::new(), demo_pack());
     let mut child = place.start(&demo_run(pack.to_str().unwrap(), "200", &[]));

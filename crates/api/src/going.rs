@@ -165,6 +165,45 @@ impl Going {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Begin, EngineProgram, RunState};
+    use runs::Journal;
+    use std::path::Path;
+
+    /// A run that cannot start.
+    fn run(data: &Path) -> Run {
+        Run {
+            spec: crate::default_spec(Path::new("nowhere")),
+            target: Target::Local,
+            out: data.join("out"),
+            program: EngineProgram(data.join("no-such-program")),
+            data: data.to_owned(),
+            begin: Begin::Anew,
+            shard: None,
+            cancel: Cancel::default(),
+            overridden: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_run_waits_for_its_target_and_after_a_failure_for_somebody_to_look() {
+        let (data, runs) = (tempfile::tempdir().unwrap(), Arc::new(Runs::default()));
+        let states = || {
+            let journal = Journal::open(data.path()).unwrap();
+            journal.runs().unwrap().into_iter().map(|run| run.state).collect::<Vec<_>>()
+        };
+        locked(&runs.0).insert(Target::Local, Arc::default());
+        assert!(runs.begin(run(data.path()), Language::En).unwrap().is_none());
+        assert_eq!(states(), [RunState::Queued]);
+        locked(&runs.0).clear();
+
+        let going = runs.begin(run(data.path()), Language::En).unwrap().unwrap();
+        let outcome = going.follow(&|_| true).unwrap();
+        assert_eq!(outcome.unwrap_err().code, ErrorCode::EngineNotStarted);
+        assert_eq!(runs.targets(), []);
+        let mut states = states();
+        states.sort_by_key(|state| *state != RunState::Queued);
+        assert_eq!(states, [RunState::Queued, RunState::Failed]);
+    }
 
     #[test]
     fn whoever_comes_late_hears_everything_in_order() {

@@ -1,7 +1,7 @@
 //! News of all calls of a page over one connection: a browser opens six to a server at most, whatever the number of its pages.
 
 use axum::body::Body;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -10,10 +10,10 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 
 /// The feeds that are open, by the names that their pages have made up.
 #[derive(Default)]
-pub(crate) struct Feeds(Mutex<HashMap<String, UnboundedSender<String>>>);
+pub(crate) struct Feeds(Mutex<BTreeMap<String, UnboundedSender<String>>>);
 
 impl Feeds {
-    fn locked(&self) -> MutexGuard<'_, HashMap<String, UnboundedSender<String>>> {
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<String, UnboundedSender<String>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

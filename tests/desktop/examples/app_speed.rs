@@ -68,10 +68,15 @@ async fn main() {
     println!("evidence listed after opening: {:.0} ms (wanted: under 300)", of(|figures| figures.listed));
     println!("switching places (wanted: under 100):");
     for (at, place) in PLACES.iter().enumerate() {
-        let of_place = |figures: &Figures| figures.switches.iter().skip(at).step_by(PLACES.len()).copied().collect();
+        let of_place =
+            |figures: &Figures| figures.switches.iter().skip(at).step_by(PLACES.len()).copied().collect();
         let switches: Vec<f64> = all.iter().flat_map::<Vec<f64>, _>(of_place).collect();
         let slowest = switches.iter().copied().fold(0.0, f64::max);
-        println!("  to {place}: median {:.0} ms, slowest {slowest:.0} ms of {}", median(switches.clone()), switches.len());
+        println!(
+            "  to {place}: median {:.0} ms, slowest {slowest:.0} ms of {}",
+            median(switches.clone()),
+            switches.len()
+        );
     }
     let mib = of(|figures| figures.pss as f64) / f64::from(1 << 20);
     println!("memory of all its processes (PSS): {mib:.0} MiB (wanted: under 286 MiB = 300 MB)");

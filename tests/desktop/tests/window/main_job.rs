@@ -79,8 +79,8 @@ async fn evidence(window: &Window) {
 async fn compare(window: &Window) {
     window.go("compare").await;
     window.find("[data-comparison]").await;
-    let drawn = "[...document.querySelectorAll('figure img')].filter((img) => img.complete && img.naturalWidth > 0).length";
-    assert_eq!(window.eval(drawn).await, 4, "every chart is drawn");
+    let drawn = "[...document.querySelectorAll('figure img')].filter((img) => img.complete && img.naturalWidth > 0).length === 4";
+    window.wait_for(drawn).await;
     let text = window.text().await;
     assert!(text.contains("decode") && text.contains("reforward"), "what differs is named: {text}");
     window.screenshot("light-4-compare").await;
