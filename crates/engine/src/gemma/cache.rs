@@ -104,6 +104,22 @@ impl<T: Clone> Cache<T> {
         Ok(held)
     }
 
+    /// K and V of `positions`, up to the last that `layer` has taken, where one array of each has all of them: also what
+    /// no later query sees is there until it is dropped.
+    pub(super) fn in_one_piece<B: Backend<Tensor = T>>(
+        &self,
+        b: &B,
+        layer: usize,
+        positions: Range<usize>,
+    ) -> Result<Option<(T, T)>, Error> {
+        let Some((_, parts)) = &self.plan.layers[layer] else { return Ok(None) };
+        let has = |run: &Run<T>| run.first <= positions.start && run.positions.end == positions.end;
+        let mut runs = parts.iter().zip(&self.layers[layer]).filter(|(part, _)| part.form == Form::Both);
+        let Some((_, run)) = runs.find(|(_, run)| has(run)) else { return Ok(None) };
+        let mut rows = run.views(b, positions)?.into_iter();
+        Ok(rows.next().zip(rows.next()))
+    }
+
     /// Takes the rows `k` and `v` of the next positions of `layer`, as far as the plan keeps them.
     pub(super) fn push<B: Backend<Tensor = T>>(
         &mut self,

@@ -194,7 +194,7 @@ impl<B: Backend> Gemma<B> {
                 let own = self.segment(layer, k_norm, &own, positions.clone(), &mut tables)?;
                 memory[i] = self.held(i, k_norm, before, pass, &mut tables)?;
                 pass.cache.push(b, i, &own.k, &own.v)?;
-                memory[i].push(own);
+                self.append(i, own, &mut memory[i], pass.cache)?;
             }
             let last = i + 1 == self.layers.len();
             if last && rows.is_none() {
@@ -282,6 +282,27 @@ impl<B: Backend> Gemma<B> {
             });
         }
         Ok(segments)
+    }
+
+    /// Adds the rows of this pass to those that were held. A single one is read back in one piece with the rows before it,
+    /// where the cache has them so: side by side, a library without segments copies all of them for every token.
+    fn append(
+        &self,
+        i: usize,
+        own: Segment<B::Tensor>,
+        memory: &mut Vec<Segment<B::Tensor>>,
+        cache: &Cache<B::Tensor>,
+    ) -> Result<(), Error> {
+        let before = memory.last_mut().filter(|before| before.positions.end == own.positions.start);
+        if let Some(before) = before.filter(|_| own.positions.len() == 1) {
+            let positions = before.positions.start..own.positions.end;
+            if let Some((k, v)) = cache.in_one_piece(&self.backend, i, positions.clone())? {
+                *before = Segment { positions, k, v };
+                return Ok(());
+            }
+        }
+        memory.push(own);
+        Ok(())
     }
 
     fn norm(&self, x: &B::Tensor, weight: &B::Tensor) -> Result<B::Tensor, Error> {
