@@ -86,6 +86,9 @@ fn nobody_continues_a_run_that_goes_on_and_a_cancelled_one_can_be_discarded() {
     let mut child = place.start(&demo_run(pack.to_str().unwrap(), "200", &[]));
     until("a trial is done", || (done(&place) > 0).then_some(()));
     assert_eq!(unfinished(&place), serde_json::json!([]), "it is alive");
+    let journal = rusqlite::Connection::open(place.data().join("journal.sqlite")).unwrap();
+    let id: String = journal.query_row("select id from run", [], |row| row.get(0)).unwrap();
+    assert!(place.fail(&["runs", "--discard", &id]).contains("a process works on the run"));
     assert!(signal("-INT", child.id()));
     assert_eq!(child.wait().unwrap().code(), Some(2));
     let runs = unfinished(&place);

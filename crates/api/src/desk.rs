@@ -120,15 +120,19 @@ pub enum Call {
         /// The run.
         id: String,
     },
-    /// Stops the run that is going on there.
+    /// Stops the run that is going on there; another one that has begun meanwhile goes on.
     CancelRun {
         /// Where.
         target: Target,
+        /// The run that is meant; null for whichever it is.
+        run: Option<String>,
     },
-    /// Stops the run that is going on there once the sample in hand is done.
+    /// Stops the run that is going on there once the sample in hand is done; another one goes on.
     PauseRun {
         /// Where.
         target: Target,
+        /// The run that is meant; null for whichever it is.
+        run: Option<String>,
     },
     /// Where runs are going on that this program has started: [`Target`]s.
     GoingRuns,
@@ -327,14 +331,18 @@ impl Desk {
                 let (program, data, cancel) = (program()?, data_folder()?, Cancel::default());
                 let overridden = self.in_english(overridden);
                 let run = Run { spec, target, out, program, data, begin, shard: None, cancel, overridden };
-                follow(self.runs.begin(run, language)?, news)
+                follow(self.runs.begin(run)?, news)
             }
             Call::ContinueRun { id } => {
                 let run = Run::resume(&data_folder()?, &id, program()?)?;
-                follow(self.runs.begin(run, language)?, news)
+                follow(self.runs.begin(run)?, news)
             }
-            Call::CancelRun { target } => json(&self.runs.going(&target).map(|going| going.cancel.cancel())),
-            Call::PauseRun { target } => json(&self.runs.going(&target).map(|going| going.cancel.pause())),
+            Call::CancelRun { target, run } => {
+                json(&self.meant(&target, run).map(|going| going.cancel.cancel()))
+            }
+            Call::PauseRun { target, run } => {
+                json(&self.meant(&target, run).map(|going| going.cancel.pause()))
+            }
             Call::GoingRuns => json(&self.runs.targets()),
             Call::FollowRun { target } => follow(self.runs.going(&target), news),
             Call::Forecast { spec, targets } => {
@@ -404,6 +412,11 @@ impl Desk {
         let turn = self.hashing.fetch_add(1, Ordering::Relaxed) + 1;
         let mut go_on = |progress| told(news, &progress) && self.hashing.load(Ordering::Relaxed) == turn;
         crate::preflight_digests(pack, &mut go_on)
+    }
+
+    /// The run that goes on there, if it is the one that is meant.
+    fn meant(&self, target: &Target, run: Option<String>) -> Option<Arc<Going>> {
+        self.runs.going(target).filter(|going| run.is_none_or(|run| going.is(&run)))
     }
 
     /// The list, reading only what has changed since the last one.

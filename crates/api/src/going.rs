@@ -4,8 +4,7 @@
 //! again, a second one) sees all of it.
 
 use crate::desk::{json, locked};
-use crate::{Cancel, ErrorCode, ErrorReport, News, Run, RunError, Target};
-use evidence::{Language, spoken};
+use crate::{Begin, Cancel, ErrorCode, ErrorReport, News, Run, RunError, RunEvent, Target};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -25,19 +24,15 @@ impl Runs {
         locked(&self.0).get(target).cloned()
     }
 
-    /// Begins a run on a thread of its own; what it tells is said in a language. None when another one goes on on its target:
-    /// it waits in the journal then, and begins once that one has finished.
-    pub(crate) fn begin(
-        self: &Arc<Self>,
-        run: Run,
-        language: Language,
-    ) -> Result<Option<Arc<Going>>, RunError> {
+    /// Begins a run on a thread of its own. None when another one goes on on its target: it waits in the journal then, and
+    /// begins once that one has finished.
+    pub(crate) fn begin(self: &Arc<Self>, run: Run) -> Result<Option<Arc<Going>>, RunError> {
         let mut taken = locked(&self.0);
-        if taken.contains_key(&run.target) {
-            run.queue()?;
-            return Ok(None);
+        if let Some(going) = taken.get(&run.target) {
+            let same = matches!(&run.begin, Begin::Continue { run } if going.is(run));
+            return if same { Ok(Some(Arc::clone(going))) } else { run.queue().map(|_| None) };
         }
-        let claim = self.claim(&mut taken, run, language);
+        let claim = self.claim(&mut taken, run);
         drop(taken);
         let going = Arc::clone(&claim.going);
         // A thread that cannot be had drops the claim, and that tells whoever follows.
@@ -45,15 +40,10 @@ impl Runs {
         Ok(Some(going))
     }
 
-    fn claim(
-        self: &Arc<Self>,
-        taken: &mut BTreeMap<Target, Arc<Going>>,
-        run: Run,
-        language: Language,
-    ) -> Claim {
+    fn claim(self: &Arc<Self>, taken: &mut BTreeMap<Target, Arc<Going>>, run: Run) -> Claim {
         let going = Arc::new(Going { cancel: run.cancel.clone(), ..Going::default() });
         taken.insert(run.target.clone(), Arc::clone(&going));
-        Claim { runs: Arc::clone(self), run, going, language }
+        Claim { runs: Arc::clone(self), run, going }
     }
 }
 
@@ -62,7 +52,6 @@ struct Claim {
     runs: Arc<Runs>,
     run: Run,
     going: Arc<Going>,
-    language: Language,
 }
 
 impl Claim {
@@ -70,18 +59,12 @@ impl Claim {
     fn carry_through(self) {
         let mut claim = Some(self);
         while let Some(current) = claim {
-            let outcome = spoken(current.language, || current.execute());
-            claim = current.end(outcome);
+            claim = current.end(current.execute());
         }
     }
 
     fn execute(&self) -> Result<String, ErrorReport> {
-        let tell = |event| {
-            if let Ok(line) = json(&event) {
-                self.going.tell(line);
-            }
-        };
-        json(&self.run.execute(tell)?)
+        json(&self.run.execute(|event| self.going.tell(event))?)
     }
 
     /// The target is free, or has its next run, before anybody hears of the end: who hears may look for it.
@@ -90,7 +73,7 @@ impl Claim {
         // After anything else than success somebody should look first. What the journal does not give waits on.
         let next = outcome.is_ok().then(|| self.run.next_in_queue().ok().flatten()).flatten();
         taken.remove(&self.run.target);
-        let claim = next.map(|run| self.runs.claim(&mut taken, run, self.language));
+        let claim = next.map(|run| self.runs.claim(&mut taken, run));
         drop(taken);
         self.going.end(outcome);
         claim
@@ -119,15 +102,26 @@ pub(crate) struct Going {
 
 #[derive(Default)]
 struct Told {
-    /// Events as JSON, in order.
-    lines: Vec<String>,
+    /// The run's id, once it is known.
+    run: Option<String>,
+    events: Vec<RunEvent>,
     /// How it ended.
     outcome: Option<Result<String, ErrorReport>>,
 }
 
 impl Going {
-    fn tell(&self, line: String) {
-        locked(&self.told).lines.push(line);
+    /// Whether it is the run of that id.
+    pub(crate) fn is(&self, run: &str) -> bool {
+        locked(&self.told).run.as_deref() == Some(run)
+    }
+
+    fn tell(&self, event: RunEvent) {
+        let mut told = locked(&self.told);
+        if let RunEvent::Started { run, .. } = &event {
+            told.run = Some(run.clone());
+        }
+        told.events.push(event);
+        drop(told);
         self.more.notify_all();
     }
 
@@ -140,16 +134,16 @@ impl Going {
         self.more.notify_all();
     }
 
-    /// Tells everything from the beginning, then what comes, until the end; the run's outcome. None when nobody listens any
+    /// Tells everything from the beginning, then what comes, until the end, in the language of whoever asks; the run's outcome. None when nobody listens any
     /// more: that ends the telling, not the run.
     pub(crate) fn follow(&self, news: News) -> Option<Result<String, ErrorReport>> {
         let mut next = 0;
         let mut told = locked(&self.told);
         loop {
-            if let Some(line) = told.lines.get(next).cloned() {
+            if let Some(event) = told.events.get(next).cloned() {
                 next += 1;
                 drop(told);
-                if !news(line) {
+                if !json(&event).is_ok_and(news) {
                     return None;
                 }
                 told = locked(&self.told);
@@ -165,7 +159,7 @@ impl Going {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Begin, EngineProgram, RunState};
+    use crate::{EngineProgram, RunState};
     use runs::Journal;
     use std::path::Path;
 
@@ -192,11 +186,11 @@ mod tests {
             journal.runs().unwrap().into_iter().map(|run| run.state).collect::<Vec<_>>()
         };
         locked(&runs.0).insert(Target::Local, Arc::default());
-        assert!(runs.begin(run(data.path()), Language::En).unwrap().is_none());
+        assert!(runs.begin(run(data.path())).unwrap().is_none());
         assert_eq!(states(), [RunState::Queued]);
         locked(&runs.0).clear();
 
-        let going = runs.begin(run(data.path()), Language::En).unwrap().unwrap();
+        let going = runs.begin(run(data.path())).unwrap().unwrap();
         let outcome = going.follow(&|_| true).unwrap();
         assert_eq!(outcome.unwrap_err().code, ErrorCode::EngineNotStarted);
         assert_eq!(runs.targets(), []);
@@ -208,7 +202,9 @@ mod tests {
     #[test]
     fn whoever_comes_late_hears_everything_in_order() {
         let going = Going::default();
-        going.tell("1".into());
+        let event = |line: &str| RunEvent::Notice { line: evidence::Text::same(line) };
+        let told = |line: &str| json(&event(line)).unwrap();
+        going.tell(event("1"));
         let heard = |going: &Going| {
             let heard = Mutex::new(Vec::new());
             let outcome = going.follow(&|line| {
@@ -219,9 +215,9 @@ mod tests {
         };
         std::thread::scope(|scope| {
             let early = scope.spawn(|| heard(&going));
-            going.tell("2".into());
+            going.tell(event("2"));
             going.end(Ok("done".into()));
-            let all = (vec!["1".to_owned(), "2".to_owned()], Some(Ok("done".to_owned())));
+            let all = (vec![told("1"), told("2")], Some(Ok("done".to_owned())));
             assert_eq!(early.join().unwrap(), all);
             assert_eq!(heard(&going), all);
         });

@@ -67,7 +67,8 @@ pub(crate) fn runs(runs: &[JournalledRun]) -> String {
         let why = match (&run.error, run.state) {
             (Some(error), _) => error.message.clone(),
             (None, RunState::Stopped) => "cancelled".into(),
-            (None, _) => "its process died".into(),
+            (None, RunState::Queued) => "waiting for its target".into(),
+            (None, RunState::Open | RunState::Failed | RunState::Done) => "its process died".into(),
         };
         let _ = writeln!(
             out,

@@ -131,6 +131,9 @@ impl From<&RunError> for ErrorReport {
                 (ErrorCode::EngineGarbled, "use an engine of the same version as this program")
             }
             RunError::File(_) => (ErrorCode::File, "check the folder's permissions and free space"),
+            RunError::Busy(_) | RunError::Journal(JournalError::Busy(_)) => {
+                (ErrorCode::RunBusy, "wait for it, or stop it where it was started")
+            }
             RunError::Journal(error) if error.is_full() => (
                 ErrorCode::DiskFull,
                 "free some space, then continue the run with --resume; nothing that was finished is lost",
@@ -142,7 +145,6 @@ impl From<&RunError> for ErrorReport {
                 ErrorCode::Journal,
                 "check the data folder's permissions, or name another one in KAKEYA_GATE_DATA",
             ),
-            RunError::Busy(_) => (ErrorCode::RunBusy, "wait for it, or stop it where it was started"),
             RunError::Incomplete { .. } => (ErrorCode::RunIncomplete, "continue the run with --resume"),
             RunError::Ssh(error) => (error.code(), error.hint()),
             RunError::Queue { .. } => (

@@ -44,7 +44,8 @@ create table run (
   followed integer not null default 0,
   stop integer not null default 0,
   ordered text,
-  reuse integer not null default 0
+  reuse integer not null default 0,
+  queued text
 ) strict;
 create table worker (
   run text not null references run(id) on delete cascade,
@@ -84,7 +85,10 @@ create table machine (
 ";
 
 /// From layout 1 to layout 2.
-const FROM_1: &str = "alter table run add column reuse integer not null default 0;";
+const FROM_1: &str = "
+alter table run add column reuse integer not null default 0;
+alter table run add column queued text;
+";
 
 /// The journal could not be used. What was committed before is safe.
 #[derive(Debug, thiserror::Error)]
@@ -124,6 +128,9 @@ pub enum JournalError {
     /// No run has that id.
     #[error("the journal has no run {0}")]
     NoRun(String),
+    /// A process works on the run.
+    #[error("a process works on the run {0}")]
+    Busy(String),
 }
 
 impl JournalError {
@@ -171,6 +178,9 @@ pub struct JournalledRun {
     pub reuse: bool,
     /// How it stands.
     pub state: RunState,
+    /// Since when it waits for its target, where it does.
+    #[ts(type = "string | null")]
+    pub queued: Option<Timestamp>,
     /// Why it ended early.
     pub error: Option<ErrorReport>,
     /// Trials in the journal.
@@ -201,14 +211,15 @@ pub(crate) struct Entry<'a> {
     pub shard: Option<Shard>,
     /// Whether trials that other runs have finished are taken over.
     pub reuse: bool,
-    pub state: RunState,
+    /// Whether it waits for its target.
+    pub queued: bool,
 }
 
 impl<'a> Entry<'a> {
     /// A run elsewhere, of which trials are answered here.
     pub(crate) fn for_another(id: &'a str, spec: &'a RunSpec) -> Self {
-        let (target, out, state) = (&Target::Local, Path::new(""), RunState::Open);
-        Self { id, target, spec, out, overridden: &[], shard: None, reuse: false, state }
+        let (target, out) = (&Target::Local, Path::new(""));
+        Self { id, target, spec, out, overridden: &[], shard: None, reuse: false, queued: false }
     }
 }
 
@@ -351,21 +362,23 @@ impl Journal {
     /// Enters a run; one that is ordered from elsewhere again keeps what is done, and the new order counts.
     pub(crate) fn begin(&self, run: &Entry, order: Option<&Order>) -> Answer<()> {
         let text = |value: serde_json::Value| value.to_string();
+        let now = Timestamp::now().to_string();
         self.change(
-            "insert into run (id, created, target, spec, out, overridden, shard, state, ordered, reuse)
-             values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+            "insert into run (id, created, target, spec, out, overridden, shard, state, ordered, reuse, queued)
+             values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
              on conflict (id) do update set spec = excluded.spec, ordered = excluded.ordered",
             params![
                 run.id,
-                Timestamp::now().to_string(),
+                now,
                 text(serde_json::json!(run.target)),
                 text(serde_json::json!(run.spec)),
                 run.out.to_string_lossy(),
                 text(serde_json::json!(run.overridden)),
                 run.shard.map(|shard| shard.to_string()),
-                word(run.state),
+                word(if run.queued { RunState::Queued } else { RunState::Open }),
                 order.map(|order| text(serde_json::json!(order))),
                 run.reuse,
+                run.queued.then_some(&now),
             ],
         )?;
         Ok(())
@@ -385,15 +398,15 @@ impl Journal {
     fn runs_where(&self, clause: &str, parameters: impl rusqlite::Params) -> Answer<Vec<JournalledRun>> {
         let query = format!(
             "select id, created, target, spec, out, overridden, shard, state, error,
-                    (select count(*) from trial where trial.run = run.id), reuse from run {clause}"
+                    (select count(*) from trial where trial.run = run.id), reuse, queued from run {clause}"
         );
         let columns = |row: &Row| {
             let texts =
                 (0..8).map(|i| row.get::<_, Option<String>>(i)).collect::<rusqlite::Result<Vec<_>>>()?;
-            Ok((texts, row.get::<_, Option<String>>(8)?, row.get::<_, i64>(9)?, row.get(10)?))
+            Ok((texts, row.get::<_, Option<String>>(8)?, row.get::<_, i64>(9)?, row.get(10)?, row.get(11)?))
         };
         let rows = self.rows(&query, parameters, columns)?;
-        let run = |(texts, error, done, reuse)| self.journalled(texts, error, done, reuse);
+        let run = |(texts, error, done, reuse, queued)| self.journalled(texts, error, done, reuse, queued);
         rows.into_iter().map(run).collect()
     }
 
@@ -403,6 +416,7 @@ impl Journal {
         error: Option<String>,
         done: i64,
         reuse: bool,
+        queued: Option<String>,
     ) -> Answer<JournalledRun> {
         let text = |i: usize| texts[i].as_deref().unwrap_or_default();
         let quoted = |text: &str| serde_json::json!(text).to_string();
@@ -422,6 +436,7 @@ impl Journal {
             done: usize::try_from(done).unwrap_or(0),
             trials: spec.arms.len() * spec.ladder.len() * samples,
             reuse,
+            queued: queued.map(|queued| self.read(&quoted(&queued))).transpose()?,
             alive: self.is_alive(text(0)),
             id: text(0).to_owned(),
             spec,
@@ -437,15 +452,44 @@ impl Journal {
         text.map(|text| self.read(&text)).transpose()
     }
 
-    /// Forgets a run; trials that other runs took over from it stay with those.
+    /// The runs that wait for a target, the one that has waited longest first.
+    pub(crate) fn waiting(&self, target: &Target) -> Answer<Vec<JournalledRun>> {
+        let target = serde_json::json!(target).to_string();
+        self.runs_where("where state = 'queued' and target = ?1 order by queued, id", [target])
+    }
+
+    /// Whether a process works on a run that happens there.
+    pub(crate) fn is_busy(&self, target: &Target) -> Answer<bool> {
+        let target = serde_json::json!(target).to_string();
+        let query = "select id from run where state = 'open' and target = ?1";
+        let open = self.rows(query, [target], |row| row.get::<_, String>(0))?;
+        Ok(open.iter().any(|id| self.is_alive(id)))
+    }
+
+    /// Notes that a run that has not ended, and that nobody works on, waits for its target.
+    pub(crate) fn queue(&self, id: &str) -> Answer<()> {
+        let _owned = self.own(id)?.ok_or_else(|| JournalError::Busy(id.to_owned()))?;
+        let query =
+            "update run set state = 'queued', error = null, queued = ?2 where id = ?1 and state <> 'done'";
+        match self.change(query, params![id, Timestamp::now().to_string()])? {
+            0 => Err(JournalError::NoRun(id.to_owned())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Forgets a run that nobody works on; trials that other runs took over from it stay with those.
     pub fn discard(&self, id: &str) -> Answer<()> {
+        let _owned = self.own(id)?.ok_or_else(|| JournalError::Busy(id.to_owned()))?;
         self.change("delete from run where id = ?1", [id])?;
         Ok(())
     }
 
     pub(crate) fn set_state(&self, id: &str, state: RunState, error: Option<&ErrorReport>) -> Answer<()> {
         let error = error.map(|error| serde_json::json!(error).to_string());
-        self.change("update run set state = ?2, error = ?3 where id = ?1", params![id, word(state), error])?;
+        self.change(
+            "update run set state = ?2, error = ?3, queued = null where id = ?1",
+            params![id, word(state), error],
+        )?;
         Ok(())
     }
 

@@ -111,9 +111,13 @@ impl Run {
 
     /// The run that has waited longest for the same target; none if nothing waits there.
     pub fn next_in_queue(&self) -> Result<Option<Self>, RunError> {
-        let mut runs = Journal::open(&self.data)?.runs()?;
-        runs.retain(|run| run.state == RunState::Queued && run.target == self.target && !run.alive);
-        Ok(runs.pop().map(|run| Self::journalled(&self.data, run, self.program.clone())))
+        let journal = Journal::open(&self.data)?;
+        // Where another process is at work, what waits is its to begin.
+        if journal.is_busy(&self.target)? {
+            return Ok(None);
+        }
+        let next = journal.waiting(&self.target)?.into_iter().find(|run| !run.alive);
+        Ok(next.map(|run| Self::journalled(&self.data, run, self.program.clone())))
     }
 
     /// Runs to the end and returns the evidence files: one a rung, and with mixtures its sweep. Reports to `watch` on the
@@ -143,11 +147,11 @@ impl Run {
     pub fn queue(&self) -> Result<String, RunError> {
         let journal = Journal::open(&self.data)?;
         if let Begin::Continue { run } = &self.begin {
-            journal.set_state(run, RunState::Queued, None)?;
+            journal.queue(run)?;
             return Ok(run.clone());
         }
         let id = new_id();
-        self.note(&journal, &id, &self.checked_spec()?, RunState::Queued)?;
+        self.note(&journal, &id, &self.checked_spec()?, true)?;
         Ok(id)
     }
 
@@ -169,12 +173,12 @@ impl Run {
             journal.run(&id)?;
             journal.set_state(&id, RunState::Open, None)?;
         } else {
-            self.note(journal, &id, spec, RunState::Open)?;
+            self.note(journal, &id, spec, false)?;
         }
         Ok((id, owned))
     }
 
-    fn note(&self, journal: &Journal, id: &str, spec: &RunSpec, state: RunState) -> Result<(), RunError> {
+    fn note(&self, journal: &Journal, id: &str, spec: &RunSpec, queued: bool) -> Result<(), RunError> {
         let run = Entry {
             id,
             target: &self.target,
@@ -183,7 +187,7 @@ impl Run {
             overridden: &self.overridden,
             shard: self.shard,
             reuse: self.begin == Begin::Reuse,
-            state,
+            queued,
         };
         Ok(journal.begin(&run, None)?)
     }

@@ -115,12 +115,12 @@ async fn session(
     refused(report, language(&headers))
 }
 
-/// The answer to a call, as JSON.
+/// The answer to a call, as JSON. News of it goes nowhere: what goes on for as long as somebody listens ends at once.
 async fn call(State(server): State<Arc<Server>>, headers: HeaderMap, Json(call): Json<Call>) -> Response {
     if !server.door.knows(&headers) {
         return not_signed_in(&headers);
     }
-    match answer(server, call, language(&headers), |_| true).await {
+    match answer(server, call, language(&headers), |_| false).await {
         Ok(json) => ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], json).into_response(),
         Err(report) => (StatusCode::UNPROCESSABLE_ENTITY, Json(report)).into_response(),
     }

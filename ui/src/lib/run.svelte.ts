@@ -1,4 +1,4 @@
-import { errorReport, type Backend, type Wish } from "./backend/backend";
+import { errorReport, inFull, type Backend, type Wish } from "./backend/backend";
 import { seconds } from "./format";
 import { armName } from "./labels";
 import { t } from "./look.svelte";
@@ -126,8 +126,10 @@ export class LiveRun {
         this.error = error;
         this.#end("failed");
       }
-      this.#say(error.message);
+      this.#say(inFull(error));
     }
+    // What comes late, by another way than the end, is over.
+    this.#run++;
   }
 
   #hear(run: number, event: RunEvent): void {
@@ -148,12 +150,12 @@ export class LiveRun {
 
   async cancel(): Promise<void> {
     this.cancelling = true;
-    await this.#backend.cancelRun(this.target);
+    await this.#backend.cancelRun(this.target, this.started?.run ?? null);
   }
 
   async pause(): Promise<void> {
     this.pausing = true;
-    await this.#backend.pauseRun(this.target);
+    await this.#backend.pauseRun(this.target, this.started?.run ?? null);
   }
 
   apply(event: RunEvent): void {

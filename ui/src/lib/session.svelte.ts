@@ -33,8 +33,8 @@ export class Session {
   readonly backend: Backend;
   /** The runs that were started last, one a target. */
   runs = $state.raw<LiveRun[]>([]);
-  /** Which of them is shown. */
-  shown = $state(0);
+  /** The one that is shown, if it is still among them. */
+  shown = $state.raw<LiveRun | null>(null);
   readonly targets: Targets;
   /** Runs that were interrupted and can be continued, and those that wait for their target. */
   readonly unfinished = new Answer<JournalledRun[]>();
@@ -101,7 +101,7 @@ export class Session {
 
   /** The run that is shown. */
   get run(): LiveRun {
-    return this.runs[this.shown] ?? (this.runs[0] as LiveRun);
+    return this.runs.find((run) => run === this.shown) ?? (this.runs[0] as LiveRun);
   }
 
   /** Whether a run goes on anywhere. */
@@ -233,6 +233,8 @@ export class Session {
     try {
       await this.backend.watch(this.#page, root, (news) => {
         if (news === "changed" && this.#watched === root) void this.refreshEvidence();
+        // Another page may have begun a run meanwhile.
+        if (news === "quiet") void this.#attach();
       });
     } catch (thrown) {
       if (this.#watched === root) this.unwatched = errorReport(thrown);
@@ -344,7 +346,9 @@ export class Session {
 
   /** Runs that wait until their target is free, in the order in which they were asked for. */
   get queued(): JournalledRun[] {
-    return (this.unfinished.value ?? []).filter((run) => run.state === "queued").reverse();
+    const since = (run: JournalledRun) => run.queued ?? "";
+    const waiting = (this.unfinished.value ?? []).filter((run) => run.state === "queued");
+    return waiting.toSorted((a, b) => (since(a) < since(b) ? -1 : 1));
   }
 
   /** Interrupted runs that can be continued. */
@@ -370,6 +374,8 @@ export class Session {
   async #follow(live: LiveRun, ended: Promise<void>): Promise<void> {
     if (!this.isBusy(live.target)) this.#show(live);
     await ended;
+    // What could not even be told to wait takes no place from the run that goes on.
+    if (live.error !== null && this.isBusy(live.target) && !this.runs.includes(live)) throw live.error;
     if (live.phase !== "idle") {
       this.#show(live);
       this.backend.shell.notify(t().run[live.phase], t().run.notify(t().run[live.phase], live.paths.length));
@@ -384,7 +390,12 @@ export class Session {
     if (this.runs.includes(live)) return;
     const others = this.runs.filter((run) => run.target !== live.target && run.phase !== "idle");
     this.runs = [...others, live];
-    this.shown = this.runs.length - 1;
+    this.shown = live;
+  }
+
+  /** What an answer is about; it is never the same again where changes in the workspace are not noticed. */
+  noticed(about: unknown[]): unknown[] {
+    return this.unwatched === null ? about : [...about, {}];
   }
 
   /** Reads every evidence file again, and what is derived from them. */

@@ -95,8 +95,6 @@ impl Window {
             .args([format!("--port={port}"), "--host=127.0.0.1".to_owned()])
             .env("DISPLAY", &display)
             .env("TAURI_WEBVIEW_AUTOMATION", "true")
-            // Screenshots lag the document when the compositor runs.
-            .env("WEBKIT_DISABLE_COMPOSITING_MODE", "1")
             .env("GTK_THEME", if theme == Theme::Dark { "Adwaita:dark" } else { "Adwaita" })
             .env("KAKEYA_GATE_TEST_SAVE_PATH", save)
             // Windows of several tests are no second instances of each other.

@@ -121,9 +121,10 @@ export class Backend {
   /** Goes on with a run that has not ended, or begins one that waits; resolves as {@link run} does. */
   continueRun = (id: string, onEvent: (event: RunEvent) => void) =>
     this.#ask<string[] | null>({ call: "continue-run", id }, onEvent);
-  cancelRun = (target: string) => this.#ask<null>({ call: "cancel-run", target });
+  /** Stops a run; null means whichever goes on there. */
+  cancelRun = (target: string, run: string | null) => this.#ask<null>({ call: "cancel-run", target, run });
   /** Stops a run once the sample in hand is done. */
-  pauseRun = (target: string) => this.#ask<null>({ call: "pause-run", target });
+  pauseRun = (target: string, run: string | null) => this.#ask<null>({ call: "pause-run", target, run });
   /** Where runs are going on that the program has started, for this page or another. */
   goingRuns = () => this.#ask<string[]>({ call: "going-runs" });
   /** Everything that the run going on there has told, then what comes; null when none is going on. */
@@ -183,4 +184,9 @@ export function errorReport(thrown: unknown): ErrorReport {
     message: thrown instanceof Error ? thrown.message : String(thrown),
     hint: t().app.unexpectedHint,
   };
+}
+
+/** An error in one line: what happened, and in the program's own words where and with what. */
+export function inFull({ message, detail }: ErrorReport): string {
+  return detail ? `${message} (${detail})` : message;
 }

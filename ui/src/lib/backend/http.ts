@@ -153,12 +153,17 @@ async function* lines(response: Response): AsyncGenerator<string> {
   const reader = response.body?.getReader();
   const decoder = new TextDecoder();
   let rest = "";
-  while (reader) {
-    const { done, value } = await reader.read().catch(gone);
-    const parts = (rest + decoder.decode(value, { stream: !done })).split("\n");
-    rest = parts.pop() ?? "";
-    yield* parts;
-    if (done) return;
+  try {
+    while (reader) {
+      const { done, value } = await reader.read().catch(gone);
+      const parts = (rest + decoder.decode(value, { stream: !done })).split("\n");
+      rest = parts.pop() ?? "";
+      yield* parts;
+      if (done) return;
+    }
+  } finally {
+    // Whoever stops reading gives the connection back.
+    reader?.cancel().catch(() => null);
   }
 }
 

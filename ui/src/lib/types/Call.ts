@@ -108,11 +108,19 @@ id: string, } | { "call": "cancel-run",
 /**
  * Where.
  */
-target: Target, } | { "call": "pause-run", 
+target: Target, 
+/**
+ * The run that is meant; null for whichever it is.
+ */
+run: string | null, } | { "call": "pause-run", 
 /**
  * Where.
  */
-target: Target, } | { "call": "going-runs" } | { "call": "follow-run", 
+target: Target, 
+/**
+ * The run that is meant; null for whichever it is.
+ */
+run: string | null, } | { "call": "going-runs" } | { "call": "follow-run", 
 /**
  * Where.
  */

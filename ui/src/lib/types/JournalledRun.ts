@@ -47,6 +47,10 @@ reuse: boolean,
  */
 state: RunState, 
 /**
+ * Since when it waits for its target, where it does.
+ */
+queued: string | null, 
+/**
  * Why it ended early.
  */
 error: ErrorReport | null, 

@@ -579,7 +579,6 @@ export const en = {
     rawFound: (n: number) => `${n} found`,
     rawLabel: "The file's text",
     rawCut: "… the line is longer",
-    rowLabel: (i: number) => `Line ${i}`,
   },
   compare: {
     sub: "Needle files side by side; each axis says whether it may be compared.",
@@ -684,7 +683,6 @@ export const en = {
       min_restoration_s: "A restoration that never took longer restored nothing",
     },
     policySource: "source",
-    builtIn: "built in",
   },
   export: {
     title: "Export the gate report",

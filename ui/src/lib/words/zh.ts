@@ -562,7 +562,6 @@ export const zh: Words = {
     rawFound: (n) => `找到 ${n} 处`,
     rawLabel: "文件原文",
     rawCut: "… 此行更长",
-    rowLabel: (i) => `第 ${i} 行`,
   },
   compare: {
     sub: "把大海捞针文件并排比较；每个维度都说明能否比较。",
@@ -666,7 +665,6 @@ export const zh: Words = {
       min_restoration_s: "恢复耗时从未超过此值则视为没有恢复",
     },
     policySource: "来源",
-    builtIn: "内置",
   },
   export: {
     title: "导出门禁报告",
