@@ -71,7 +71,9 @@ fn an_older_journal_is_brought_up_to_date_and_a_newer_one_is_left_alone() {
     let pack = pack.to_str().unwrap();
     let journal = || rusqlite::Connection::open(place.data().join("journal.sqlite")).unwrap();
     place.succeed(&demo_run(pack, "4", &[]));
-    journal().execute_batch("alter table run drop column reuse; pragma user_version = 1").unwrap();
+    let older =
+        "alter table run drop column reuse; alter table run drop column queued; pragma user_version = 1";
+    journal().execute_batch(older).unwrap();
     let (_, said) = place.succeed(&demo_run(pack, "6", &["--resume"]));
     assert!(said.contains("12 of 18 trials are in the journal already"), "{said}");
     journal().execute_batch("pragma user_version = 9").unwrap();

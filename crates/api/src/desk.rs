@@ -148,7 +148,7 @@ pub enum Call {
         /// Where.
         targets: Vec<Target>,
     },
-    /// Runs that have not ended and that nobody works on: [`JournalledRun`](crate::JournalledRun)s.
+    /// Runs that have not ended and that nobody works on: [`JournalledRun`]s.
     UnfinishedRuns,
     /// Forgets a run that shall not be continued.
     DiscardRun {
