@@ -2,6 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+thread_local! {
+    /// The journal of each test is its own, gone with its thread: one that another version has left must not be met.
+    static DATA: TempDir = tempfile::tempdir().unwrap();
+}
 
 /// The repository root.
 pub fn root() -> PathBuf {
@@ -16,10 +22,8 @@ pub fn demo_pack() -> PathBuf {
 /// A command that has not been started yet.
 pub fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kakeya-gate"));
-    command
-        .args(arguments)
-        .stdin(Stdio::null())
-        .env("KAKEYA_GATE_DATA", Path::new(env!("CARGO_TARGET_TMPDIR")).join("data"));
+    command.args(arguments).stdin(Stdio::null());
+    DATA.with(|data| command.env("KAKEYA_GATE_DATA", data.path()));
     command
 }
 

@@ -177,9 +177,16 @@ export class Times {
   }
 }
 
+/** Waits for the charts, which are drawn a frame after the words. */
+export async function drawn(page: Page): Promise<void> {
+  const all = () => [...document.querySelectorAll("[data-figure]")].every((figure) => figure.querySelector("img")?.complete);
+  await page.waitForFunction(all);
+}
+
 /** Keeps a picture of the page. */
 export async function picture(page: Page, name: string): Promise<void> {
   mkdirSync(PICTURES, { recursive: true });
+  await drawn(page);
   await page.screenshot({ path: join(PICTURES, `${name}.png`) });
 }
 

@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { copy, demoPack, Desk, go, kinds, READY, someEvidence, workspace } from "./desk";
+import { copy, demoPack, Desk, drawn, go, kinds, READY, someEvidence, workspace } from "./desk";
 import { lookAlikes } from "./evidence";
 import { fewerColours } from "./png";
 
@@ -20,8 +20,7 @@ const LOOKS = {
 let desk: Desk;
 
 async function picture(page: Page, name: string): Promise<void> {
-  // Charts are images, drawn a moment after they are there.
-  await page.waitForFunction(() => [...document.images].every((image) => image.complete));
+  await drawn(page);
   const small = await fewerColours(desk.browser, await page.screenshot());
   writeFileSync(join(FOLDER, `${name}.png`), small);
   expect(small.length, `bytes of ${name}`).toBeLessThan(MOST);
