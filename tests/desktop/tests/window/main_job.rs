@@ -27,8 +27,15 @@ async fn the_main_job_once_and_its_places_in_both_themes() {
     every_place_in_the_dark(folder, &report).await;
 }
 
+/// Asked by the notification plugin as the page begins: an error of it may come before the page listens, or after.
+const MAY_NOTIFY: &str = "
+    const done = arguments[arguments.length - 1];
+    window.__TAURI_INTERNALS__.invoke('plugin:notification|is_permission_granted').then(() => done('asked'), done);";
+
 async fn preflight(window: &Window) {
     window.find("[data-preflight=done]").await;
+    assert_eq!(window.eval_later(MAY_NOTIFY, vec![]).await, "asked");
+    assert_eq!(window.count("[role=alert]").await, 0, "{}", window.text().await);
     assert_eq!(window.count("[data-status=fail]").await, 0, "{}", window.text().await);
     assert!(window.count("[data-check]").await >= 7, "{}", window.text().await);
     window.click("[data-check=host-system] .again").await;
