@@ -20,7 +20,8 @@ const SAME_LENGTH: f64 = 0.25;
 pub struct TimeForecast {
     /// Seconds of all trials, one after the other; loading the pack comes on top.
     pub seconds: f64,
-    /// Finished trials that it rests on: of the pack that was loaded from that folder last, with this library, device and loop, on this target.
+    /// Finished trials that it rests on: of the pack that was loaded from that folder last, with this library, device and
+    /// loop, on this target.
     pub measured: usize,
     /// Rungs of which no trial was ever finished: their time is that of the nearest length, times the ratio of the lengths.
     pub scaled: Vec<u32>,

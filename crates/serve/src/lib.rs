@@ -10,9 +10,10 @@ mod feed;
 mod pages;
 
 use api::{Call, Desk, ErrorCode, ErrorReport, Language, News};
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::header::{ACCEPT_LANGUAGE, CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router, middleware};
@@ -78,10 +79,11 @@ pub fn serve(
 
 fn routes(server: Arc<Server>) -> Router {
     Router::new()
-        .route("/session", post(session))
         .route("/call", post(call))
         .route("/feed", post(feed))
         .route("/told", post(told))
+        .route_layer(middleware::from_fn_with_state(Arc::clone(&server), signed_in))
+        .route("/session", post(session))
         .fallback(pages::page)
         .layer(DefaultBodyLimit::max(LONGEST_CALL))
         .layer(middleware::from_fn(door::only_from_here))
@@ -117,9 +119,6 @@ async fn session(
 
 /// The answer to a call, as JSON. News of it goes nowhere: what goes on for as long as somebody listens ends at once.
 async fn call(State(server): State<Arc<Server>>, headers: HeaderMap, Json(call): Json<Call>) -> Response {
-    if !server.door.knows(&headers) {
-        return not_signed_in(&headers);
-    }
     match answer(server, call, language(&headers), |_| false).await {
         Ok(json) => ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], json).into_response(),
         Err(report) => (StatusCode::UNPROCESSABLE_ENTITY, Json(report)).into_response(),
@@ -132,14 +131,7 @@ struct Feed {
 }
 
 /// Lines of JSON for a page, for as long as it listens: what its calls tell.
-async fn feed(
-    State(server): State<Arc<Server>>,
-    headers: HeaderMap,
-    Json(Feed { feed }): Json<Feed>,
-) -> Response {
-    if !server.door.knows(&headers) {
-        return not_signed_in(&headers);
-    }
+async fn feed(State(server): State<Arc<Server>>, Json(Feed { feed }): Json<Feed>) -> Response {
     let headers = [(CONTENT_TYPE, "application/x-ndjson"), (CACHE_CONTROL, "no-store")];
     (headers, server.feeds.open(feed)).into_response()
 }
@@ -154,9 +146,6 @@ struct Told {
 
 /// Takes a call; its news and its answer come through the page's feed.
 async fn told(State(server): State<Arc<Server>>, headers: HeaderMap, Json(told): Json<Told>) -> Response {
-    if !server.door.knows(&headers) {
-        return not_signed_in(&headers);
-    }
     let Told { feed, number, call } = told;
     let Some(sender) = server.feeds.of(&feed) else {
         let report =
@@ -191,9 +180,14 @@ async fn answer(
     })
 }
 
-fn not_signed_in(headers: &HeaderMap) -> Response {
+/// Lets through what a page with a key asks.
+async fn signed_in(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response {
+    if server.door.knows(request.headers()) {
+        return next.run(request).await;
+    }
     let hint = "open the address that the program printed last";
-    refused(ErrorReport::new(ErrorCode::NotSignedIn, "this page is not signed in", hint), language(headers))
+    let report = ErrorReport::new(ErrorCode::NotSignedIn, "this page is not signed in", hint);
+    refused(report, language(request.headers()))
 }
 
 /// The reader's language, as the page states it.

@@ -9,7 +9,8 @@ export type TimeForecast = {
  */
 seconds: number, 
 /**
- * Finished trials that it rests on: of the pack that was loaded from that folder last, with this library, device and loop, on this target.
+ * Finished trials that it rests on: of the pack that was loaded from that folder last, with this library, device and
+ * loop, on this target.
  */
 measured: number, 
 /**
