@@ -169,7 +169,8 @@ test(
     desk = await Desk.open(workspace(demoPack));
     const page = await desk.page();
     await begin(page, 2000);
-    expect(await page.locator(".cell").count()).toBe(2000 * ARMS.length);
+    const cells = (n: number) => document.querySelectorAll(".cell").length === n;
+    await page.waitForFunction(cells, 2000 * ARMS.length);
     const done = async () => Number(/(\d+) of 6000 trials done/.exec((await page.textContent("[role=status]")) ?? "")?.[1] ?? 0);
     const before = await done();
     const enough = (n: number) =>
