@@ -1,6 +1,7 @@
 //! What the models need of a tensor library. Operations sit at the height where candle and MLX both have a fast one.
 
 use crate::Error;
+use crate::threads::Awake;
 use bytes::Bytes;
 use candle_core::quantized::GgmlDType;
 use protocol::DeviceMemory;
@@ -321,6 +322,10 @@ pub trait Backend: Send + 'static {
     fn argmax_last(&self, x: &Self::Tensor) -> Result<Self::Ids, Error>;
     /// One id, once it is there.
     fn id(&self, id: &Self::Ids) -> Result<u32, Error>;
+    /// Keeps what computes at hand until it is dropped, where that would be sent to sleep between operations.
+    fn awake(&self) -> Option<Awake> {
+        None
+    }
     /// Begins to compute what is pending of an array, where the library computes late, and does not wait for it: what comes
     /// next is put together meanwhile.
     fn start(&self, _pending: &Self::Tensor) -> Result<(), Error> {

@@ -8,6 +8,7 @@ mod portable;
 
 use crate::backend::{Activation, Backend, Mask, Numbers, Segment, Stored};
 use crate::columns::{self, Columns, queried};
+use crate::threads::Awake;
 use crate::{Error, gguf, numeric};
 use attention::{Attention, Keys, Rows};
 use candle_core::quantized::QTensor;
@@ -366,6 +367,10 @@ impl Backend for Candle {
 
     fn id(&self, id: &Vec<u32>) -> Result<u32, Error> {
         id.first().copied().ok_or_else(|| Error::Tensor("no id where one is meant".into()))
+    }
+
+    fn awake(&self) -> Option<Awake> {
+        (!self.portable).then(Awake::new)
     }
 
     fn reset_device_peak(&self) -> Result<(), Error> {

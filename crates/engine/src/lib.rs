@@ -25,6 +25,7 @@ mod quantisation;
 pub mod restoration;
 pub mod selftest;
 mod serve;
+pub mod threads;
 pub mod tokenizer;
 mod weights;
 mod worker;

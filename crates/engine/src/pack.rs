@@ -80,6 +80,7 @@ impl<B: Backend> Engine<B> {
     ) -> Result<TrialResult, Error> {
         let start = Instant::now();
         let backend = self.models.verifier.backend();
+        let _awake = backend.awake();
         backend.reset_device_peak()?;
         let mut device = None;
         let mut progress = |stage, tokens| {

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::library::{self, Loaded};
+use crate::threads;
 use protocol::{ErrorCode, ErrorReport, Event, Hello, Host, Order, Request, Trial};
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
@@ -62,7 +63,7 @@ pub fn serve(
     identity: Identity,
     durable: impl Durable,
 ) -> Result<(), ServeError> {
-    join_pool();
+    threads::join();
     let output = Output { writer: Arc::new(Mutex::new(output)), dead: Arc::new(AtomicBool::new(false)) };
     let (lines, requests) = channel();
     let reader = thread::spawn(move || read(input, &lines));
@@ -83,12 +84,6 @@ pub fn serve(
         Ok(result) => Ok(result?),
         Err(_) => Ok(()),
     }
-}
-
-/// Makes this thread one of those that share the arithmetic. From outside, every operation would wake another thread and
-/// sleep until that is done: with the demo model a fifth of its time. Where the threads exist already, they stay as they are.
-fn join_pool() {
-    let _ = rayon::ThreadPoolBuilder::new().use_current_thread().build_global();
 }
 
 /// Reads requests ahead, so that a cancel is seen while a trial runs. The end of the input gives the trial up too.

@@ -305,7 +305,7 @@ fn measure_decoding() {
 #[ignore = "measures"]
 fn measure_prefill() {
     let (models, ids) = (demo::<Candle>(), prompt(280));
-    for chunk in [128, 256, 512, 1024, usize::MAX] {
+    for chunk in [128, 256, 512, 1024, 2048, usize::MAX] {
         for arm in [Arm::Oracle, Arm::Restored(Restore::S5)] {
             let settings = Settings { decode: Decode::Bounded, prefill_chunk: chunk, ..settings(arm, 4, 64) };
             let run = |_| {

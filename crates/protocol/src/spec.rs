@@ -134,7 +134,7 @@ const MAX_POSITIONS: usize = 1 << 24;
 
 impl RunSpec {
     /// Positions of the prompt that go through the layers at a time, if nothing else is asked for.
-    pub const PREFILL_CHUNK: usize = 512;
+    pub const PREFILL_CHUNK: usize = 2048;
 
     /// Checks everything that can be checked without the pack.
     pub fn check(&self) -> Result<(), SpecError> {
@@ -149,7 +149,7 @@ impl RunSpec {
             return empty("max_new_tokens", "a code needs 6 to 8 tokens; the ladder's standard is 24");
         }
         if self.prefill_chunk == 0 {
-            return empty("prefill_chunk", "512 positions at a time is the default");
+            return empty("prefill_chunk", "2048 positions at a time is the default");
         }
         twice("arms", &self.arms)?;
         twice("ladder", &self.ladder.iter().map(|rung| rung.0).collect::<Vec<_>>())?;
