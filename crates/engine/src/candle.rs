@@ -410,14 +410,14 @@ impl Candle {
 
     /// `x` [T, in] times the transpose of `weight` [out, in].
     fn product(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor, Error> {
-        if self.portable || x.dim(0)? > matrix::FEW {
+        if self.portable {
             return product(x, weight);
         }
         let ((storage, layout), shape) = (weight.storage_and_layout(), weight.dims2()?);
         match (in_memory(&storage)?, layout.stride()) {
             (CpuStorage::F32(values), [stride, 1]) => {
                 let values = &values[layout.start_offset()..];
-                self.few(x, Matrix::Plain { values, stride: *stride }, shape)
+                self.product_with(x, Matrix::Plain { values, stride: *stride }, shape)
             }
             _ => product(x, weight),
         }
@@ -425,19 +425,24 @@ impl Candle {
 
     /// [`Candle::product`] on the processor for a weight in GGML's blocks.
     fn product_with_blocks(&self, x: &Tensor, weight: &QTensor) -> Result<Tensor, Error> {
-        let (bytes, shape) = (weight.data()?, weight.shape().dims2()?);
+        let bytes = weight.data()?;
         match Matrix::of(weight.dtype(), &bytes) {
-            Some(matrix) if x.dim(0)? <= matrix::FEW => self.few(x, matrix, shape),
-            Some(matrix) => {
-                product(x, &Tensor::from_vec(matrix.expanded(shape.1, shape.0), shape, &self.device)?)
-            }
+            Some(matrix) => self.product_with(x, matrix, weight.shape().dims2()?),
             None => product(x, &weight.dequantize(&self.device)?),
         }
     }
 
-    /// A few rows times the transpose of `matrix` [out, in].
-    fn few(&self, x: &Tensor, matrix: Matrix, (out, width): (usize, usize)) -> Result<Tensor, Error> {
+    /// `x` [T, in] times the transpose of `matrix` [out, in].
+    fn product_with(
+        &self,
+        x: &Tensor,
+        matrix: Matrix,
+        (out, width): (usize, usize),
+    ) -> Result<Tensor, Error> {
         let x = x.contiguous()?;
+        if x.dim(1)? != width {
+            return Err(Error::Tensor(format!("rows of {} and a matrix of rows of {width}", x.dim(1)?)));
+        }
         let (storage, layout) = x.storage_and_layout();
         let product = matrix.product(f32_ref(in_memory(&storage)?, layout)?, width, out);
         Ok(Tensor::from_vec(product, (x.dim(0)?, out), &self.device)?)

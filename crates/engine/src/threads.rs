@@ -60,3 +60,51 @@ impl Drop for Awake {
         self.0.store(true, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sums a range in halves, each of them by whoever is free.
+    fn sum(from: u64, to: u64) -> u64 {
+        if to - from < 4 {
+            return (from..to).sum();
+        }
+        let middle = u64::midpoint(from, to);
+        let (low, high) = rayon::join(|| sum(from, middle), || sum(middle, to));
+        low + high
+    }
+
+    /// A thread that began to stay awake in the middle of a part of the work would never end that part.
+    #[test]
+    fn work_in_parts_of_parts_ends_while_threads_are_awake() {
+        for threads in 1..=4 {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| {
+                for round in 0..200 {
+                    let _awake = Awake::new();
+                    for end in (round..round + 1000).step_by(50) {
+                        assert_eq!(sum(round, end), (round..end).sum::<u64>());
+                    }
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn other_threads_take_parts_at_once() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        pool.install(|| {
+            let _awake = Awake::new();
+            let own = rayon::current_thread_index();
+            let taken = AtomicBool::new(false);
+            rayon::scope(|scope| {
+                scope.spawn(|_| taken.store(rayon::current_thread_index() != own, Ordering::Relaxed));
+                // Without touching rayon, so that only another thread can take it.
+                while !taken.load(Ordering::Relaxed) {
+                    thread::yield_now();
+                }
+            });
+        });
+    }
+}

@@ -1,4 +1,4 @@
-//! Products of a few rows with a stored matrix on the processor, straight from how it is stored.
+//! Products of rows with a stored matrix on the processor; of a few, straight from how it is stored.
 //!
 //! Decoding multiplies one row at a time: what counts is how fast the matrix is read, so its blocks are expanded row by row
 //! in the nearest cache. Sums over plain numbers are kept in double precision, which costs little there, and logits of a
@@ -6,14 +6,16 @@
 
 use crate::numeric;
 use candle_core::quantized::GgmlDType;
+use gemm::{Parallelism, gemm};
 use half::f16;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 use std::array::from_fn;
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 /// Up to this many rows, reading the matrix once for all of them beats laying it out for a product of matrices.
-pub(crate) const FEW: usize = 32;
+const FEW: usize = 32;
 
 /// Multiplications of a run of rows that is worked on without a pause.
 const SHARE: usize = 1 << 15;
@@ -66,6 +68,15 @@ impl<'a> Matrix<'a> {
 
     /// `x` [rows, width] times the transpose of the matrix, which has `count` rows: [rows, count].
     pub fn product(self, x: &[f32], width: usize, count: usize) -> Vec<f32> {
+        if x.len() <= FEW * width {
+            return self.product_of_few(x, width, count);
+        }
+        let (values, stride) = self.plain(width);
+        product_of_many(x, &values, stride, width, count)
+    }
+
+    /// Reads the matrix once for all rows of `x`.
+    fn product_of_few(self, x: &[f32], width: usize, count: usize) -> Vec<f32> {
         let wide: Vec<f64> = x.iter().copied().map(f64::from).collect();
         let (rows, run) = (x.len() / width, SHARE.div_ceil(x.len()));
         let mut columns = vec![0f32; count * rows];
@@ -87,25 +98,38 @@ impl<'a> Matrix<'a> {
         if rows == 1 { columns } else { transposed(&columns, rows) }
     }
 
-    /// The whole matrix as plain numbers, `count` rows of `width`.
-    pub fn expanded(self, width: usize, count: usize) -> Vec<f32> {
-        let mut out = vec![0f32; count * width];
-        let run = SHARE.div_ceil(width);
-        out.par_chunks_mut(run * width).enumerate().for_each_init(
-            || vec![0f32; width],
-            |scratch, (start, rows)| {
-                numeric::vectorised(
-                    #[inline(always)]
-                    || {
-                        for (index, out) in rows.chunks_exact_mut(width).enumerate() {
-                            out.copy_from_slice(self.row(start * run + index, scratch));
-                        }
-                    },
-                );
-            },
-        );
-        out
+    /// The matrix as plain numbers, rows of `width`, and how many there are from one row to the next.
+    fn plain(self, width: usize) -> (Cow<'a, [f32]>, usize) {
+        let numbers = match self {
+            Self::Plain { values, stride } => return (Cow::Borrowed(values), stride),
+            Self::Q5_0(blocks) => expanded(blocks),
+            Self::Q8_0(blocks) => expanded(blocks),
+            Self::Q4K(blocks) => expanded(blocks),
+            Self::Q6K(blocks) => expanded(blocks),
+        };
+        (Cow::Owned(numbers), width)
     }
+}
+
+/// [`Matrix::product`] of many rows with a plain matrix. candle's own sets the result to 0 first, on one thread.
+fn product_of_many(x: &[f32], values: &[f32], stride: usize, width: usize, count: usize) -> Vec<f32> {
+    let rows = x.len() / width;
+    assert!(count > 0 && x.len() == rows * width && values.len() >= (count - 1) * stride + width);
+    let mut out = Vec::with_capacity(rows * count);
+    let [out_row, x_row, matrix_row] = [count, width, stride].map(usize::cast_signed);
+    let threads = Parallelism::Rayon(rayon::current_num_threads());
+    // The rows of both are there, as has just been checked, and every element of the result is written.
+    #[allow(unsafe_code)]
+    unsafe {
+        let (to, x, matrix) = (out.as_mut_ptr(), x.as_ptr(), values.as_ptr());
+        let (old, new, conjugate) = (0.0, 1.0, false);
+        gemm(
+            rows, count, width, to, 1, out_row, false, x, 1, x_row, matrix, matrix_row, 1, old, new,
+            conjugate, conjugate, conjugate, threads,
+        );
+        out.set_len(rows * count);
+    }
+    out
 }
 
 /// A run of columns of a product, for [`Arch::dispatch`].
@@ -152,6 +176,20 @@ impl WithSimd for Columns<'_> {
 trait Block<const N: usize> {
     /// The numbers.
     fn expand(&self, halves: &[f32; 1 << 16], out: &mut [f32; N]);
+}
+
+/// Expands all blocks.
+fn expanded<const N: usize, B: Block<N> + Sync>(blocks: &[B]) -> Vec<f32> {
+    let halves = &**HALVES;
+    let expand = |block: &B| {
+        let mut out = [0f32; N];
+        numeric::vectorised(
+            #[inline(always)]
+            || block.expand(halves, &mut out),
+        );
+        out
+    };
+    blocks.par_iter().with_min_len(SHARE / N).map(expand).collect::<Vec<_>>().into_flattened()
 }
 
 /// Expands the blocks of row `index` into `out`.
@@ -288,8 +326,9 @@ mod tests {
             let values = Tensor::from_vec(wave(5 * 512, 0.37), (5, 512), &Device::Cpu).unwrap();
             let stored = QTensor::quantize(&values, format).unwrap();
             let bytes = stored.data().unwrap();
-            let ours = Matrix::of(format, &bytes).unwrap().expanded(512, 5);
+            let ours = Matrix::of(format, &bytes).unwrap().plain(512).0;
             let theirs = stored.dequantize(&Device::Cpu).unwrap().flatten_all().unwrap();
+            assert_eq!(ours.len(), 5 * 512);
             for (ours, theirs) in ours.iter().zip(theirs.to_vec1::<f32>().unwrap()) {
                 assert!((ours - theirs).abs() <= 1e-6 * theirs.abs(), "{format:?}: {ours} {theirs}");
             }
@@ -304,11 +343,15 @@ mod tests {
         let stored = QTensor::quantize(&values, GgmlDType::Q4K).unwrap();
         let bytes = stored.data().unwrap();
         let blocks = Matrix::of(GgmlDType::Q4K, &bytes).unwrap();
+        // Rows with something between them that nobody may read.
+        let apart: Vec<f32> =
+            matrix.chunks(width).flat_map(|row| row.iter().copied().chain([f32::NAN; 8])).collect();
         for (matrix, stored) in [
             (matrix.clone(), Matrix::Plain { values: &matrix, stride: width }),
-            (blocks.expanded(width, count), blocks),
+            (matrix.clone(), Matrix::Plain { values: &apart, stride: width + 8 }),
+            (blocks.plain(width).0.into_owned(), blocks),
         ] {
-            for rows in [1, 2, FEW] {
+            for rows in [1, 2, FEW, FEW + 1, 3 * FEW] {
                 let x = wave(rows * width, 0.77);
                 let ours = stored.product(&x, width, count);
                 assert_eq!(ours.len(), rows * count);
