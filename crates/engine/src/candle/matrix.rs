@@ -21,7 +21,7 @@ const FEW: usize = 32;
 const SHARE: usize = 1 << 15;
 
 /// Runs that are worth waking another thread for.
-const RUNS: usize = 8;
+const RUNS: usize = 2;
 
 /// A stored matrix, by rows.
 #[derive(Clone, Copy)]
