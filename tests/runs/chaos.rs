@@ -38,7 +38,7 @@ fn under_fire(
     while hits < kills {
         pause(Duration::from_millis(20 + dice.roll(300)));
         match child.try_wait().unwrap() {
-            Some(ended) if ended.success() => {
+            Some(ended) if ended.success() || is_done(place) => {
                 // Done before its time: what is left of the kills meets a run of its own.
                 std::fs::remove_dir_all(place.out()).unwrap();
                 forget(place);
@@ -49,13 +49,24 @@ fn under_fire(
         }
     }
     until("the run has ended well", || match child.try_wait().unwrap() {
-        Some(ended) if ended.success() => Some(()),
+        Some(ended) if ended.success() || is_done(place) => Some(()),
         Some(_) => {
             child = start();
             None
         }
         None => None,
     });
+}
+
+/// Whether a run is done: it may be struck after that and before its process has ended, and has no need to go on then.
+fn is_done(place: &Place) -> bool {
+    let journal = place.data().join("journal.sqlite");
+    let done = "select count(*) from run where state = 'done'";
+    // Struck before there was a journal, or before there was anything in it.
+    journal.exists()
+        && rusqlite::Connection::open(journal)
+            .and_then(|db| db.query_row(done, [], |row| row.get::<_, u64>(0)))
+            .is_ok_and(|runs| runs > 0)
 }
 
 /// Makes every run of the journal one that has never been.
