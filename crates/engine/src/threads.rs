@@ -35,7 +35,7 @@ impl Awake {
             let _ = arrived.send(());
             while !seen.load(Ordering::Relaxed) && (worked() || !is_crowded()) {}
         });
-        // A thread that found work first, and this while it waits for another's part of that, would never go on with it.
+        // No work begins before: a thread that came to this in the middle of a part of it would never go on with that part.
         for _ in 1..rayon::current_num_threads() {
             let _ = arrivals.recv();
         }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn other_threads_take_parts_at_once() {
+    fn threads_that_stay_awake_take_parts_of_the_work() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
         pool.install(|| {
             let _awake = Awake::new();

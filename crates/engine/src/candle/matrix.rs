@@ -20,7 +20,7 @@ const FEW: usize = 32;
 /// Multiplications of a run of rows that is worked on without a pause.
 const SHARE: usize = 1 << 15;
 
-/// Runs that are worth waking another thread for.
+/// Runs that are worth another thread.
 const RUNS: usize = 2;
 
 /// A stored matrix, by rows.
